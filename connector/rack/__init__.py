@@ -1,0 +1,1 @@
+"""Which rack this executor is in: see `connector.rack.resolve`."""

@@ -1,0 +1,268 @@
+"""Three Kafka brokers in three racks on this machine (Apache Kafka in KRaft mode, no Docker).
+
+Kafka comes from KAFKA_HOME when that is set, else from Maven artifacts that are fetched once (`streaming_app.local.artifacts`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming_app.local.artifacts import kafka_jars
+from streaming_app.local.broker import BrokerDied, LocalBroker
+from streaming_app.local.broker_config import BrokerAddress
+from streaming_app.local.cluster_view import ClusterViewer, PartitionView, quiet_admin
+from streaming_app.local.errors import LocalClusterError
+from streaming_app.local.java import JavaHome, find_java
+from streaming_app.local.leftovers import CLUSTER_MARKER
+from streaming_app.local.ports import free_ports
+from streaming_app.local.storage import format_storage
+
+__all__ = ["LocalKafka", "kafka_class_path"]
+
+START_ATTEMPTS: Final = 3
+STOP_GRACE_S: Final = 10.0
+TOPIC_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.05
+PORT_TAKEN_SIGNS: Final = ("Address already in use", "BindException")
+
+
+def kafka_class_path(environ: Mapping[str, str] | None = None) -> str:
+    """Return the Java class path of Kafka: KAFKA_HOME's jars, else the fetched ones.
+
+    Raises
+    ------
+    LocalClusterError
+        KAFKA_HOME is no Kafka 4, or the jars can't be fetched.
+    """
+    home = (os.environ if environ is None else environ).get("KAFKA_HOME")
+    if home:
+        libraries = Path(home) / "libs"
+        if not list(libraries.glob("kafka_2.13-*.jar")) or not list(libraries.glob("log4j-core-2*.jar")):
+            raise LocalClusterError(
+                f"KAFKA_HOME={home} is no Apache Kafka 4 (no libs/kafka_2.13-*.jar with log4j-core): "
+                "set it to an unpacked Kafka 4, or unset it to have Kafka fetched."
+            )
+        return str(libraries / "*")
+    return os.pathsep.join(map(str, kafka_jars()))
+
+
+class LocalKafka:
+    """A cluster of brokers, one per rack, as processes of this machine; use it as a context manager.
+
+    Parameters
+    ----------
+    racks
+        ``broker.rack`` of each broker; the first has node id 1.
+    selector
+        Whether brokers redirect consumers to the replica of their rack (``RackAwareReplicaSelector``).
+    data_folder
+        Where data and logs live, and stay: started again on the same folder, the cluster has its topics back.
+        None means a temporary folder that is removed by `stop`.
+    broker_config
+        Broker properties of your own; they win over the cluster's.
+    request_log
+        Whether brokers log every request with its answer (`streaming_app.local.request_log`).
+    """
+
+    def __init__(
+        self,
+        racks: Sequence[str] = ("az-a", "az-b", "az-c"),
+        *,
+        selector: bool = True,
+        data_folder: Path | None = None,
+        broker_config: Mapping[str, str] | None = None,
+        request_log: bool = False,
+    ) -> None:
+        self.racks = tuple(racks)
+        self.brokers: tuple[LocalBroker, ...] = ()
+        self.folder: Path | None = None
+        self._selector = selector
+        self._wanted_folder = data_folder
+        self._broker_config = dict(broker_config or {})
+        self.request_log = request_log
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers, for clients."""
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+
+    def broker(self, node_id: int) -> LocalBroker:
+        """Return a broker by its node id."""
+        return next(broker for broker in self.brokers if broker.node_id == node_id)
+
+    def broker_in(self, rack: str) -> LocalBroker:
+        """Return the (first) broker of a rack."""
+        return next(broker for broker in self.brokers if broker.rack == rack)
+
+    def start(self) -> None:
+        """Start all brokers and block until each is ready; ports that were taken meanwhile are chosen anew.
+
+        Raises
+        ------
+        LocalClusterError
+            One sentence that says what to do, with the end of the log that shows why. Nothing is left running.
+        """
+        if self.brokers:
+            return
+        java, class_path = find_java(), kafka_class_path()
+        self.folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-"))).resolve()
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            for attempts_left in reversed(range(START_ATTEMPTS)):
+                self.brokers = self._make_brokers(self.folder, java, class_path)
+                try:
+                    self._start_brokers()
+                    break
+                except BrokerDied as error:
+                    if not attempts_left or not any(sign in error.log_tail for sign in PORT_TAKEN_SIGNS):
+                        raise
+                    self._end_brokers(is_urgent=True)
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End all brokers; a temporary data folder is removed."""
+        self._end_brokers(is_urgent=self._wanted_folder is None)
+        self.brokers = ()
+        if self._wanted_folder is None and self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder = None
+
+    def log_tail(self, line_count: int = 10) -> str:
+        """Return the end of every broker's log."""
+        return "\n".join(f"[broker {broker.node_id}]\n{broker.log_tail(line_count)}" for broker in self.brokers)
+
+    def admin(self) -> AdminClient:
+        """Return a new confluent-kafka admin client of the brokers that can answer now."""
+        return quiet_admin(self._answering_servers())
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        *,
+        replica_assignment: Sequence[Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and block until every broker that can answer knows a leader for each partition.
+
+        Parameters
+        ----------
+        replica_assignment
+            Node ids per partition, the preferred leader first; it replaces `partitions` and `replication_factor`.
+        config
+            Topic configuration, such as ``{"retention.ms": "1000"}``.
+        """
+        if replica_assignment is None:
+            topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
+        else:
+            assignment = [list(replicas) for replicas in replica_assignment]
+            topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=dict(config or {}))
+        admin = self.admin()  # it must outlive the request
+        admin.create_topics([topic], operation_timeout=TOPIC_TIMEOUT_S)[name].result(TOPIC_TIMEOUT_S)
+        self.wait_for_leaders(name, topic.num_partitions)
+
+    def partitions(self, topic: str) -> dict[int, PartitionView]:
+        """Return leader, replicas and in-sync replicas of a topic's partitions."""
+        return ClusterViewer(self._answering_servers()).partitions(topic)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the leader's node id of each partition; -1 where there is none."""
+        return {number: view.leader for number, view in self.partitions(topic).items()}
+
+    def wait_for_leaders(self, topic: str, partition_count: int, timeout_s: float = TOPIC_TIMEOUT_S) -> None:
+        """Block until every broker that can answer knows a running leader for each partition of a topic."""
+        ready = {broker.node_id for broker in self._answering_brokers()}
+        for broker in self._answering_brokers():
+            viewer = ClusterViewer(f"{broker.host}:{broker.port}")
+
+            def has_leaders(viewer: ClusterViewer = viewer) -> bool:
+                views = viewer.partitions(topic)
+                return len(views) == partition_count and all(view.leader in ready for view in views.values())
+
+            self.wait_until(has_leaders, f"broker {broker.node_id} knows the leaders of {topic}", timeout_s)
+
+    def wait_for_isr(self, topic: str, node_ids: Collection[int], timeout_s: float = TOPIC_TIMEOUT_S) -> None:
+        """Block until the in-sync replicas of every partition of a topic are exactly `node_ids`."""
+        wanted = set(node_ids)
+        viewer = ClusterViewer(self._answering_servers())
+
+        def is_wanted() -> bool:
+            views = viewer.partitions(topic)
+            return bool(views) and all(set(view.isr) == wanted for view in views.values())
+
+        self.wait_until(is_wanted, f"the in-sync replicas of {topic} are {sorted(wanted)}", timeout_s)
+
+    def wait_until(self, condition: Callable[[], bool], description: str, timeout_s: float) -> None:
+        """Block until `condition` holds; `LocalClusterError` names it with the brokers' logs when it never does."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise LocalClusterError(f"Waited {timeout_s:g} s in vain until {description}.", self.log_tail())
+            time.sleep(POLL_S)
+
+    def _answering_brokers(self) -> list[LocalBroker]:
+        return [broker for broker in self.brokers if broker.is_running and not broker.is_paused]
+
+    def _answering_servers(self) -> str:
+        answering = self._answering_brokers()
+        if not answering:
+            raise LocalClusterError("No broker of the local cluster can answer: start it first.", self.log_tail())
+        return ",".join(f"{broker.host}:{broker.port}" for broker in answering)
+
+    def _make_brokers(self, folder: Path, java: JavaHome, class_path: str) -> tuple[LocalBroker, ...]:
+        ports = free_ports(2 * len(self.racks))
+        quorum = [
+            BrokerAddress(node_id, rack, ports.pop(), ports.pop()) for node_id, rack in enumerate(self.racks, start=1)
+        ]
+        brokers = []
+        for address in quorum:
+            own_folder = folder / f"broker-{address.node_id}"
+            own_folder.mkdir(parents=True, exist_ok=True)
+            broker = LocalBroker(
+                address,
+                own_folder,
+                java,
+                class_path,
+                environment={CLUSTER_MARKER: str(folder)},
+                request_log=self.request_log,
+                is_folder_temporary=self._wanted_folder is None,
+                peers=lambda: self.brokers,
+            )
+            broker.write_properties(quorum, selector=self._selector, overrides=self._broker_config)
+            brokers.append(broker)
+        return tuple(brokers)
+
+    def _start_brokers(self) -> None:
+        format_storage(self.brokers)
+        for broker in self.brokers:
+            broker.start()
+        for broker in self.brokers:
+            broker.wait_ready()
+
+    def _end_brokers(self, *, is_urgent: bool) -> None:
+        for broker in self.brokers:
+            if broker.process is not None:
+                broker.process.send_signal(signal.SIGKILL if is_urgent else signal.SIGTERM)
+        for broker in self.brokers:
+            broker.stop(STOP_GRACE_S)

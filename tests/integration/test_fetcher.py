@@ -1,0 +1,292 @@
+"""The fetcher on real brokers in three racks: who is read, and what happens when a broker fails in mid-read.
+
+Which broker served how many bytes is told by the brokers' own request logs, not by our counters.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition as ClientTopicPartition
+
+from connector.config import ClientConfig, parse_options
+from connector.errors import OffsetOutOfRange, RangeTimedOut
+from connector.metrics.catalog import FETCH_BYTES, FETCH_RECORDS, READ_REPLICA_CHANGES, MetricSpec
+from connector.model import OffsetRange, TopicPartition
+from connector.net.fetcher import Fetcher
+from streaming_app.local.kafka import LocalKafka
+from streaming_app.local.request_log import ServedFetch, read_served_fetches
+
+pytestmark = pytest.mark.integration
+
+VALUE_BYTES = 400
+
+
+class CountingRecorder:
+    """Keeps sums, for tests."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        self.gauges: dict[tuple[str, ...], float] = {}
+
+    def count(self, spec: MetricSpec, amount: float, /, *label_values: str) -> None:
+        self.counts[spec.name, *label_values] += int(amount)
+
+    def gauge(self, spec: MetricSpec, value: float, /, *label_values: str) -> None:
+        self.gauges[spec.name, *label_values] = value
+
+
+def client_config(cluster: LocalKafka, client_id: str, **options: str) -> ClientConfig:
+    given = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": "any",
+        "kafka.client.id": client_id,
+        # Small answers: a read takes many requests, so that a fault meets it in the middle.
+        "kafka.max.partition.fetch.bytes": "60000",
+    }
+    return parse_options(given | options).client
+
+
+@contextmanager
+def fetcher_in(cluster: LocalKafka, rack: str | None, client_id: str, **options: str) -> Iterator[Fetcher]:
+    fetcher = Fetcher(client_config(cluster, client_id, **options), rack)
+    try:
+        yield fetcher
+    finally:
+        fetcher.close()
+
+
+def produce(cluster: LocalKafka, topic: str, count: int, first: int = 0) -> None:
+    """Write numbered values to partition 0, in small record batches."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.size": 8_000})
+    for number in range(first, first + count):
+        producer.produce(topic, f"{number:0{VALUE_BYTES}d}", partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def numbers(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def served(cluster: LocalKafka, client_id: str, topic: str) -> dict[int, int]:
+    """Return record bytes by serving broker, from the brokers' request logs."""
+    bytes_by_node: Counter[int] = Counter()
+    for each in fetches(cluster, client_id):
+        if each.topic == topic:
+            bytes_by_node[each.node_id] += each.record_bytes
+    return {node_id: total for node_id, total in bytes_by_node.items() if total}
+
+
+def fetches(cluster: LocalKafka, client_id: str) -> list[ServedFetch]:
+    return [each for each in read_served_fetches(cluster) if each.client_id == client_id]
+
+
+@pytest.fixture
+def leader_1_topic(kafka_cluster: LocalKafka, topic: Callable[..., str]) -> str:
+    """A topic of one partition, led by broker 1 (az-a), with replicas everywhere."""
+    name = topic()
+    kafka_cluster.create_topic(name, replica_assignment=[[1, 2, 3]])
+    return name
+
+
+def test_redirect_is_obeyed_and_all_bytes_come_from_our_rack(kafka_cluster: LocalKafka, leader_1_topic: str) -> None:
+    produce(kafka_cluster, leader_1_topic, 2_000)
+    recorder = CountingRecorder()
+    with fetcher_in(kafka_cluster, "az-b", "redirect-test") as fetcher:
+        fetcher.use_recorder(recorder)
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 0, 2_000)
+        batches = list(fetcher.read([one], None, include_headers=False))
+    assert numbers(batches) == list(range(2_000))
+    assert served(kafka_cluster, "redirect-test", leader_1_topic).keys() == {2}
+    total = sum(served(kafka_cluster, "redirect-test", leader_1_topic).values())
+    assert recorder.counts[FETCH_BYTES.name, leader_1_topic, "az-b", "local"] == total
+    assert recorder.counts[FETCH_RECORDS.name, leader_1_topic, "az-b", "local"] == 2_000
+    assert recorder.counts[FETCH_BYTES.name, leader_1_topic, "az-a", "remote"] == 0
+    assert recorder.gauges["kafka_follower_preferred_read_replica", leader_1_topic, "0"] == 2
+
+
+def test_the_next_read_goes_straight_to_the_replica(kafka_cluster: LocalKafka, leader_1_topic: str) -> None:
+    produce(kafka_cluster, leader_1_topic, 100)
+    with fetcher_in(kafka_cluster, "az-c", "warm-test") as fetcher:
+        for start in (0, 50):
+            one = OffsetRange(TopicPartition(leader_1_topic, 0), start, start + 50)
+            assert len(numbers(list(fetcher.read([one], None, include_headers=False)))) == 50
+    asked = [each.node_id for each in fetches(kafka_cluster, "warm-test")]
+    assert asked[0] == 1
+    assert set(asked[1:]) == {3}
+
+
+@pytest.mark.parametrize("rack", [None, "az-nowhere", "az-a"], ids=["no rack", "unknown rack", "the leader's rack"])
+def test_without_a_replica_in_our_rack_the_leader_is_read(
+    kafka_cluster: LocalKafka, leader_1_topic: str, rack: str | None
+) -> None:
+    produce(kafka_cluster, leader_1_topic, 300)
+    client_id = f"leader-test-{rack}"
+    with fetcher_in(kafka_cluster, rack, client_id) as fetcher:
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 0, 300)
+        assert numbers(list(fetcher.read([one], None, include_headers=False))) == list(range(300))
+    assert served(kafka_cluster, client_id, leader_1_topic).keys() == {1}
+
+
+def test_replica_selection_leader_reads_the_leader_whatever_the_rack(
+    kafka_cluster: LocalKafka, leader_1_topic: str
+) -> None:
+    produce(kafka_cluster, leader_1_topic, 300)
+    with fetcher_in(kafka_cluster, "az-b", "leader-only-test", replicaSelection="leader") as fetcher:
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 0, 300)
+        assert numbers(list(fetcher.read([one], None, include_headers=False))) == list(range(300))
+    assert served(kafka_cluster, "leader-only-test", leader_1_topic).keys() == {1}
+
+
+def test_a_range_in_the_middle_gives_exactly_its_offsets(kafka_cluster: LocalKafka, leader_1_topic: str) -> None:
+    produce(kafka_cluster, leader_1_topic, 1_000)
+    with fetcher_in(kafka_cluster, "az-b", "middle-test") as fetcher:
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 333, 777)
+        batches = list(fetcher.read([one], None, include_headers=False))
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(333, 777))
+
+
+def test_records_just_committed_at_the_leader_are_waited_for_not_lost(
+    kafka_cluster: LocalKafka, leader_1_topic: str
+) -> None:
+    # The follower learns the high watermark one fetch later: the end of each range is ahead of what it shows.
+    with fetcher_in(kafka_cluster, "az-b", "lag-test") as fetcher:
+        for start in range(0, 50, 5):
+            produce(kafka_cluster, leader_1_topic, 5, first=start)
+            one = OffsetRange(TopicPartition(leader_1_topic, 0), start, start + 5)
+            batches = list(fetcher.read([one], None, include_headers=False))
+            assert numbers(batches) == list(range(start, start + 5))
+    request_count = len(fetches(kafka_cluster, "lag-test"))
+    assert request_count < 200, "waiting for a follower must not be a spin"
+
+
+def test_offsets_deleted_before_they_were_read_are_a_typed_error(
+    kafka_cluster: LocalKafka, leader_1_topic: str
+) -> None:
+    produce(kafka_cluster, leader_1_topic, 500)
+    admin = kafka_cluster.admin()
+    for future in admin.delete_records([ClientTopicPartition(leader_1_topic, 0, 200)]).values():
+        future.result(30)
+    with fetcher_in(kafka_cluster, "az-b", "aged-out-test") as fetcher:
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 100, 500)
+        with pytest.raises(OffsetOutOfRange, match=r"offset 100 can't be read.*holds offsets 200 to 500.*deleted"):
+            list(fetcher.read([one], None, include_headers=False))
+
+
+def test_offsets_beyond_the_end_are_a_typed_error(kafka_cluster: LocalKafka, leader_1_topic: str) -> None:
+    produce(kafka_cluster, leader_1_topic, 10)
+    with fetcher_in(kafka_cluster, "az-b", "too-new-test") as fetcher:
+        one = OffsetRange(TopicPartition(leader_1_topic, 0), 50, 60)
+        with pytest.raises(OffsetOutOfRange, match=r"offset 50 can't be read.*shorter than it was"):
+            list(fetcher.read([one], None, include_headers=False))
+
+
+def test_a_read_given_up_half_way_does_not_disturb_the_next_one(
+    kafka_cluster: LocalKafka, leader_1_topic: str
+) -> None:
+    produce(kafka_cluster, leader_1_topic, 30_000)
+    one = OffsetRange(TopicPartition(leader_1_topic, 0), 0, 30_000)
+    with fetcher_in(kafka_cluster, "az-b", "cancel-test") as fetcher:
+        given_up = fetcher.read([one], None, include_headers=False)
+        first = next(given_up)
+        given_up.close()  # type: ignore[attr-defined] # a generator has close
+        assert first.column("offset")[0].as_py() == 0
+        assert numbers(list(fetcher.read([one], None, include_headers=False))) == list(range(30_000))
+
+
+def test_no_selector_on_the_brokers_means_the_leader(private_kafka_cluster: Callable[..., LocalKafka]) -> None:
+    cluster = private_kafka_cluster(selector=False, request_log=True)
+    cluster.create_topic("t", replica_assignment=[[1, 2, 3]])
+    produce(cluster, "t", 500)
+    with fetcher_in(cluster, "az-b", "no-selector-test") as fetcher:
+        batches = list(fetcher.read([OffsetRange(TopicPartition("t", 0), 0, 500)], None, include_headers=False))
+    assert numbers(batches) == list(range(500))
+    assert served(cluster, "no-selector-test", "t").keys() == {1}
+
+
+class TestFaults:
+    """One cluster, hurt by each test and healed again."""
+
+    RECORDS = 40_000
+
+    @pytest.fixture(scope="class")
+    def cluster(self, kafka_class_path: str) -> Iterator[LocalKafka]:
+        with LocalKafka(broker_config={"replica.lag.time.max.ms": "5000"}) as cluster:
+            cluster.create_topic("t", replica_assignment=[[1, 2, 3]])
+            produce(cluster, "t", self.RECORDS)
+            yield cluster
+
+    def read_with_fault(
+        self, cluster: LocalKafka, hurt: Callable[[], None], **options: str
+    ) -> tuple[list[int], CountingRecorder]:
+        """Read everything from az-b; `hurt` happens after the first rows."""
+        recorder = CountingRecorder()
+        one = OffsetRange(TopicPartition("t", 0), 0, self.RECORDS)
+        with fetcher_in(cluster, "az-b", "fault-test", **options) as fetcher:
+            fetcher.use_recorder(recorder)
+            rows = fetcher.read([one], None, include_headers=False)
+            batches = [next(rows)]
+            assert recorder.counts[FETCH_BYTES.name, "t", "az-b", "local"] > 0, "the follower must be in use"
+            hurt()
+            batches.extend(rows)
+        return numbers(batches), recorder
+
+    def test_follower_killed_in_mid_read_the_leader_goes_on(self, cluster: LocalKafka) -> None:
+        follower = cluster.broker(2)
+        try:
+            found, recorder = self.read_with_fault(cluster, follower.kill)
+        finally:
+            follower.start()
+            follower.wait_ready()
+        assert found == list(range(self.RECORDS))
+        assert recorder.counts[READ_REPLICA_CHANGES.name, "broker_down"] >= 1
+        assert recorder.counts[FETCH_BYTES.name, "t", "az-a", "remote"] > 0
+        cluster.wait_for_isr("t", [1, 2, 3])
+
+    def test_follower_silent_in_mid_read_the_leader_goes_on(self, cluster: LocalKafka) -> None:
+        follower = cluster.broker(2)
+        try:
+            found, recorder = self.read_with_fault(cluster, follower.pause)
+        finally:
+            follower.resume()
+        assert found == list(range(self.RECORDS))
+        assert recorder.counts[READ_REPLICA_CHANGES.name, "broker_down"] >= 1
+        cluster.wait_for_isr("t", [1, 2, 3], timeout_s=60)
+
+    def test_leader_and_follower_killed_in_mid_read_the_new_leader_goes_on(self, cluster: LocalKafka) -> None:
+        # Two of three voters are needed for an election: the follower comes back before the leader goes.
+        def hurt() -> None:
+            cluster.broker(2).kill()
+            cluster.broker(2).start()
+            cluster.broker(2).wait_ready()
+            cluster.wait_for_isr("t", [1, 2, 3], timeout_s=60)
+            cluster.broker(1).kill()
+
+        try:
+            found, _ = self.read_with_fault(cluster, hurt)
+        finally:
+            cluster.broker(1).start()
+            cluster.broker(1).wait_ready()
+        assert found == list(range(self.RECORDS))
+
+    def test_no_broker_left_ends_in_an_error_that_says_what_is_stuck(self, cluster: LocalKafka) -> None:
+        def hurt() -> None:
+            for broker in cluster.brokers:
+                broker.pause()
+
+        timer = threading.Timer(30, lambda: [broker.resume() for broker in cluster.brokers])
+        timer.start()
+        options = {"kafkaConsumer.pollTimeoutMs": "6000", "kafka.request.timeout.ms": "2000"}
+        try:
+            with pytest.raises(RangeTimedOut, match=r"t-0: no progress at offset \d+ .*no answer to"):
+                self.read_with_fault(cluster, hurt, **options)
+        finally:
+            timer.cancel()
+            for broker in cluster.brokers:
+                broker.resume()

@@ -21,6 +21,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -120,6 +121,7 @@ class GracefulStop:
         self._previous: dict[signal.Signals, Any] = {}
         self._asked = threading.Event()
         self._closed = threading.Event()
+        self._asker = ""
         self._jvm_call: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -154,30 +156,34 @@ class GracefulStop:
         stopper.start()
         try:
             query.awaitTermination()
-        finally:
-            self._asked.set()
-            stopper.join()
+        except StreamingQueryException:
+            self._end(stopper)
+            raise
+        self._end(stopper)
+
+    def _end(self, stopper: threading.Thread) -> None:
+        """Let the stopper see that the query has ended. After a second Ctrl-C it has not, and nobody waits for it."""
+        self._asked.set()
+        stopper.join()
 
     def _stop_when_asked(self, query: BatchedQuery) -> None:
         self._asked.wait()
+        if self._asker:
+            _log.info("%s: the running micro-batch has %.0f s to commit.", self._asker, self._timeout_s)
         outcome = stop_between_batches(query, self._timeout_s)
         if outcome is StopOutcome.BETWEEN_BATCHES:
             _log.info("The query stopped between two micro-batches; the next run goes on here.")
         elif outcome is StopOutcome.GAVE_UP_BATCH:
-            _log.warning(
-                "The micro-batch did not commit within %.0f s and was given up; the next run reads its rows again.",
-                self._timeout_s,
-            )
+            _log.warning("The micro-batch did not commit in time and was given up; the next run reads its rows again.")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's form
-        name = signal.Signals(number)
-        _log.info("%s: finishing the micro-batch that runs, at most %.0f s.", name.name, self._timeout_s)
-        signal.signal(name, self._previous[name])  # asked twice, the process ends at once
+        self._asker = signal.Signals(number).name
+        signal.signal(number, self._previous[signal.Signals(number)])  # asked twice, the process ends at once
         self._asked.set()
 
     def _on_jvm_shutdown(self) -> None:
-        _log.info("The JVM was asked to end: finishing the micro-batch that runs, at most %.0f s.", self._timeout_s)
         self._jvm_call = threading.current_thread()
+        self._asker = self._asker or "The JVM was asked to end"
         self._asked.set()
         self._closed.wait(self._timeout_s + HOOK_SLACK_S)
 

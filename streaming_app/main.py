@@ -18,18 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.spark import KafkaFollowerDataSource
 from connector.spark.monitor import monitor
+from streaming_app.cli import RUN_DESCRIPTION, add_run_arguments
 from streaming_app.lifecycle import GracefulStop
 from streaming_app.pipeline import parse_orders
 from streaming_app.settings import AppConfig, SettingsError, TriggerMode, load_settings
 from streaming_app.sinks import build_sink
 
-DESCRIPTION = "Read a topic of JSON orders and append them to partitioned Parquet, until asked to stop (SIGTERM)."
 _log = logging.getLogger("streaming_app")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what a job is started with."""
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="job file, such as conf/demo.toml")
 
 
 def start_query(spark: SparkSession, config: AppConfig) -> StreamingQuery:
@@ -70,8 +65,8 @@ def run_file(path: Path) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the arguments and run the job."""
-    parser = argparse.ArgumentParser(description=DESCRIPTION)
-    add_arguments(parser)
+    parser = argparse.ArgumentParser(description=RUN_DESCRIPTION)
+    add_run_arguments(parser)
     return run_file(parser.parse_args(argv).config)
 
 

@@ -3,9 +3,9 @@
 A folder that a streaming query writes to may hold files of attempts that never committed. Spark's own readers know
 that; others need this list. Counterpart: Spark's ``FileStreamSinkLog`` (``CompactibleFileStreamLog``).
 
-The manifest has one file for each micro-batch, ``0``, ``1``, ``2`` …, with the files which that batch added. Every tenth
-(``spark.sql.streaming.fileSink.log.compactInterval``) is ``9.compact`` instead and holds all files up to then; the
-smaller ones before it may be gone.
+The manifest has one file for each micro-batch, ``0``, ``1``, ``2`` …, with the files which that batch added. Every
+tenth (``spark.sql.streaming.fileSink.log.compactInterval``) is ``9.compact`` instead and holds all files up to then;
+the smaller ones before it may be gone.
 """
 
 from __future__ import annotations

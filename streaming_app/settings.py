@@ -138,7 +138,7 @@ def _integer(minimum: int, maximum: int) -> Callable[[object], int]:
 def _one_of(*choices: str) -> Callable[[object], str]:
     def read(given: object) -> str:
         if given not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}{_suggest(str(given), choices)}")
+            raise ValueError(f"must be {' or '.join(choices)}")
         return str(given)
 
     return read

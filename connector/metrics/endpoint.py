@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Self
 from connector.errors import ConfigError, ConfigProblem
 from connector.metrics.address import metrics_url
 from connector.metrics.catalog import RACK_INFO, starting_series
-from connector.metrics.executor_folder import LOG_FILE, PORT_FILE, lock_folder, make_folder, named_folders
+from connector.metrics.executor_folder import LOG_FILE, PORT_FILE, lock_folder, make_folder, named_folders, read_address
 from connector.metrics.process_tree import ProcessIdentity, find_executor
 from connector.metrics.recorder import NullRecorder, Recorder
 from connector.metrics.slot import SlotRecorder
@@ -172,14 +172,18 @@ def list_endpoints(root: Path | None = None) -> list[Endpoint]:
     endpoints = []
     for name, folder in named_folders(root):
         try:
+            address = read_address(folder)
+            # A folder that was never served is not probed: a worker that is about to start its exporter would take
+            # our lock for an exporter's.
+            if address is None:
+                continue
             descriptor = lock_folder(folder)
-            if descriptor is not None:
-                os.close(descriptor)
-                continue  # nobody serves it
-            host, _, port = (folder / PORT_FILE).read_text(encoding="ascii").strip().rpartition(":")
         except (FileNotFoundError, PermissionError):
-            continue  # about to be served or just gone; another user's
-        endpoints.append(Endpoint(name.executor.pid, host, int(port), folder))
+            continue  # just gone; another user's
+        if descriptor is not None:
+            os.close(descriptor)
+            continue  # its exporter died
+        endpoints.append(Endpoint(name.executor.pid, *address, folder))
     return endpoints
 
 
@@ -222,12 +226,16 @@ def _start_exporter(folder: Path, settings: EndpointSettings, executor: ProcessI
     The shell ends at once and leaves the exporter to init: it is nobody's child here, to be waited for by a worker
     or killed with one. `-P` keeps modules in the working folder from being taken for the standard library's.
     """
+    previous = read_address(folder)
+    if previous is not None:
+        (folder / PORT_FILE).unlink()  # or `list_endpoints` would name a port that is not served yet
     command = [
         *("/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-P", "-m", "connector.metrics.exporter"),
         *("--folder", str(folder.absolute())),
         *("--executor-pid", str(executor.pid), "--executor-start", executor.start),
         *("--host", settings.host, "--port", str(settings.port)),
         *("--gauge-expiry-s", str(settings.gauge_expiry_s)),
+        *(("--previous-port", str(previous[1])) if previous is not None else ()),
     ]
     import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     with (folder / LOG_FILE).open("wb") as log:

@@ -34,6 +34,7 @@ __all__ = [
     "lock_folder",
     "make_folder",
     "named_folders",
+    "read_address",
     "remove_stale_folders",
     "value_paths",
 ]
@@ -130,6 +131,22 @@ def named_folders(root: Path) -> list[tuple[FolderName, Path]]:
         return []
     named = ((FolderName.parse(path.name), path) for path in sorted(root.iterdir()))
     return [(name, path) for name, path in named if name is not None and path.is_dir()]
+
+
+def read_address(folder: Path) -> tuple[str, int] | None:
+    """Return the host and port that the folder's exporter serves or served, None when there was none yet.
+
+    Raises
+    ------
+    OSError
+        The folder is another user's.
+    """
+    try:
+        text = (folder / PORT_FILE).read_text(encoding="ascii")
+    except FileNotFoundError:
+        return None
+    host, _, port = text.strip().rpartition(":")
+    return host, int(port)
 
 
 def remove_stale_folders(root: Path) -> None:

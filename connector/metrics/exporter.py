@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder_id = folder.stat()
     registry = CollectorRegistry()
     registry.register(SlotCollector(folder, options.gauge_expiry_s))
-    port = _serve(registry, options.host, ports_to_try(options.port, _previous_port(folder)))
+    port = _serve(registry, options.host, ports_to_try(options.port, options.previous_port))
     _write_port(folder, options.host, port)
     remove_stale_folders(folder.parent)
     _silence_stderr()
@@ -66,6 +66,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--executor-start", required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--previous-port", type=int)
     parser.add_argument("--gauge-expiry-s", type=float, required=True)
     return parser.parse_args(arguments)
 
@@ -80,13 +81,6 @@ def _serve(registry: CollectorRegistry, host: str, ports: Iterator[int]) -> int:
         else:
             return server.server_port
     raise OSError(errno.EADDRINUSE, f"all {_PORT_ATTEMPTS} ports from the configured one are taken on {host}")
-
-
-def _previous_port(folder: Path) -> int | None:
-    try:
-        return int((folder / PORT_FILE).read_text(encoding="ascii").rpartition(":")[2])
-    except FileNotFoundError:
-        return None
 
 
 def _write_port(folder: Path, host: str, port: int) -> None:

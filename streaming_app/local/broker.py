@@ -21,8 +21,6 @@ __all__ = ["BrokerDied", "LocalBroker"]
 READY_TIMEOUT_S: Final = 90.0
 POLL_S: Final = 0.05
 JVM_OPTIONS: Final = (
-    "-Xms384m",
-    "-Xmx384m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
@@ -58,6 +56,7 @@ class LocalBroker:
         java: JavaHome,
         class_path: str,
         *,
+        jvm_options: Sequence[str],
         environment: Mapping[str, str],
         request_log: bool,
         is_folder_temporary: bool,
@@ -74,6 +73,7 @@ class LocalBroker:
         self._java = java
         self._class_path = class_path
         self.environment = environment
+        self._jvm_options = tuple(jvm_options)
         self._request_log = request_log
         self._is_folder_temporary = is_folder_temporary
         self._peers = peers
@@ -103,11 +103,12 @@ class LocalBroker:
         properties = broker_properties(self.address, quorum, self.data_folder, selector=selector, overrides=overrides)
         self.properties_path.write_text(properties_text(properties), encoding="ascii")
 
-    def java_command(self, main_class: str, *arguments: str) -> list[str]:
+    def java_command(self, main_class: str, *arguments: str, jvm_options: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs one of Kafka's programs with this broker's logging."""
         return [
             self._java.executable,
             *JVM_OPTIONS,
+            *jvm_options,
             f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}",
             f"-Dkafka.follower.log.folder={self.folder}",
             f"-Dkafka.follower.request.level={'DEBUG' if self._request_log else 'OFF'}",
@@ -119,7 +120,7 @@ class LocalBroker:
         if self.is_running:
             return
         self.process = SupervisedProcess.start(
-            self.java_command("kafka.Kafka", str(self.properties_path)),
+            self.java_command("kafka.Kafka", str(self.properties_path), jvm_options=self._jvm_options),
             name=f"Broker {self.node_id} ({self.rack})",
             log_path=self.folder / "console.log",
             env={**os.environ, **self.environment},

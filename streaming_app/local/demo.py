@@ -1,8 +1,9 @@
 """The demonstration behind ``make run``: ``python -m streaming_app.local.demo``.
 
-Three brokers and three Spark workers in three racks; order events are produced while the job of ``conf/demo.toml`` writes them to
-Parquet. It ends by itself, with a report of what was asked of files, executors and brokers independently of each other,
-and with an exit code that is 0 only when every row is there exactly once and the bytes stayed in their racks.
+Three brokers and three Spark workers in three racks; order events are produced while the job of ``conf/demo.toml``
+writes them to Parquet. It ends by itself, with a report of what was asked of files, executors and brokers independently
+of each other, and with an exit code that is 0 only when every row is there exactly once and the bytes stayed in their
+racks.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connector.errors import ConnectorError
 from connector.metrics.endpoint import list_endpoints
@@ -53,6 +53,7 @@ DRIVER_READY_TIMEOUT_S: Final = 120.0
 STALL_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 130.0
 REQUEST_LOG_TIMEOUT_S: Final = 10.0
+BROKER_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.3
 CONSUMER: Final = -1
 
@@ -76,11 +77,7 @@ class Demo:
         with ExitStack() as running:
             self._display.step("starting three Kafka brokers, one in each rack")
             kafka = running.enter_context(LocalKafka(RACKS, data_folder=self._folder / "kafka", request_log=True))
-            node_ids = [broker.node_id for broker in kafka.brokers]
-            kafka.create_topic(
-                topic,
-                replica_assignment=[rotated(node_ids, partition) for partition in range(PARTITION_COUNT)],
-            )
+            kafka.create_topic(topic, replica_assignment=plan_replicas([broker.node_id for broker in kafka.brokers]))
             self._display.step("starting Spark: a master and three workers, one in each rack")
             spark = running.enter_context(
                 LocalSpark(RACKS, environment=self._python_environment(), data_folder=self._folder / "spark")
@@ -271,10 +268,15 @@ def stop_query(query: SupervisedProcess) -> int | None:
         return None
 
 
-def rotated(node_ids: Sequence[int], by: int) -> list[int]:
-    """Return the nodes with another one first: the replicas of a partition, its leader first."""
-    at = by % len(node_ids)
-    return [*node_ids[at:], *node_ids[:at]]
+def plan_replicas(node_ids: Sequence[int]) -> list[list[int]]:
+    """Return the replicas of each partition, its leader first; each broker leads as many as the others.
+
+    Neighbours have the same leader. Spark gives tasks to executors in turns; were leaders given out in turns as well,
+    one executor would meet one leader every time, and the share of local leaders would be all or nothing.
+    """
+    per_leader = PARTITION_COUNT // len(node_ids)
+    turns = [partition // per_leader for partition in range(PARTITION_COUNT)]
+    return [[*node_ids[turn:], *node_ids[:turn]] for turn in turns]
 
 
 def consumer_fetches(kafka: LocalKafka, topic: str, expected_bytes: int) -> list[ServedFetch]:
@@ -291,11 +293,14 @@ def consumer_fetches(kafka: LocalKafka, topic: str, expected_bytes: int) -> list
 
 def log_bounds(kafka: LocalKafka, topic: str) -> dict[int, LogBounds]:
     """Return what brokers hold of each partition."""
-    admin = kafka.admin()
-    partitions = [TopicPartition(topic, partition) for partition in range(PARTITION_COUNT)]
-    starts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
-    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
-    return {each.partition: LogBounds(starts[each].result().offset, ends[each].result().offset) for each in partitions}
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "demo-check"})
+    try:
+        return {
+            partition: LogBounds(*consumer.get_watermark_offsets(TopicPartition(topic, partition), BROKER_TIMEOUT_S))
+            for partition in range(PARTITION_COUNT)
+        }
+    finally:
+        consumer.close()
 
 
 def leader_racks(kafka: LocalKafka, topic: str) -> dict[int, str]:
@@ -337,7 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         display.end_line()
         sys.stderr.write("Interrupted; everything that was started has ended.\n")
         return 130
-    except (LocalClusterError, ConnectorError) as error:
+    except (LocalClusterError, ConnectorError, KafkaException) as error:
         display.end_line()
         sys.stderr.write(f"{error}\n")
         return 1

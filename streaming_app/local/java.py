@@ -31,11 +31,12 @@ VERSION_PATTERN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """An installed Java: its folder, the major version, and where it was found."""
+    """An installed Java: its folder, where that was found, and its version (what it prints, and the number that counts)."""
 
     folder: Path
-    major_version: int
     found_by: str
+    version_text: str
+    major_version: int
 
     @property
     def executable(self) -> str:
@@ -77,8 +78,8 @@ def candidate_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
             yield base, folder
 
 
-def probe(folder: Path) -> int | None:
-    """Run ``java -version`` in a Java folder and return its major version; None when it is no working Java."""
+def probe(folder: Path, found_by: str) -> JavaHome | None:
+    """Run ``java -version`` in a folder and return what it is; None when it is no working Java."""
     try:
         done = subprocess.run(
             [str(folder / "bin" / "java"), "-version"],
@@ -89,7 +90,9 @@ def probe(folder: Path) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return java_major_version(done.stderr + done.stdout) if done.returncode == 0 else None
+    text = done.stderr + done.stdout
+    version = java_major_version(text)
+    return None if done.returncode != 0 or version is None else JavaHome(folder, found_by, text, version)
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaHome:
@@ -107,12 +110,12 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaHome:
     """
     too_old: list[str] = []
     for found_by, folder in candidate_folders(os.environ if environ is None else environ):
-        version = probe(folder)
-        if version is None:
+        java = probe(folder, found_by)
+        if java is None:
             continue
-        if version >= MINIMUM_VERSION:
-            return JavaHome(folder, version, found_by)
-        too_old.append(f"Java {version} in {folder}")
+        if java.major_version >= MINIMUM_VERSION:
+            return java
+        too_old.append(f"Java {java.major_version} in {folder}")
     found = f"only {', '.join(dict.fromkeys(too_old))} was found" if too_old else "none was found"
     raise JavaMissing(
         f"Java {MINIMUM_VERSION} or newer is needed and {found}: "

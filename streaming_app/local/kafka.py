@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming_app.local.artifacts import kafka_jars
 from streaming_app.local.broker import BrokerDied, LocalBroker
 from streaming_app.local.broker_config import BrokerAddress
+from streaming_app.local.class_archive import ClassArchive
 from streaming_app.local.cluster_view import ClusterViewer, PartitionView, quiet_admin
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import JavaHome, find_java
@@ -30,6 +31,7 @@ from streaming_app.local.storage import format_storage
 
 __all__ = ["LocalKafka", "kafka_class_path"]
 
+RECORDED_ARCHIVE: Final = "classes.jsa"
 START_ATTEMPTS: Final = 3
 STOP_GRACE_S: Final = 10.0
 TOPIC_TIMEOUT_S: Final = 30.0
@@ -71,6 +73,8 @@ class LocalKafka:
         None means a temporary folder that is removed by `stop`.
     broker_config
         Broker properties of your own; they win over the cluster's.
+    heap_mb
+        Java heap of each broker, in MiB; thousands of partitions want more.
     request_log
         Whether brokers log every request with its answer (`streaming_app.local.request_log`).
     """
@@ -83,6 +87,7 @@ class LocalKafka:
         data_folder: Path | None = None,
         broker_config: Mapping[str, str] | None = None,
         request_log: bool = False,
+        heap_mb: int = 256,
     ) -> None:
         self.racks = tuple(racks)
         self.brokers: tuple[LocalBroker, ...] = ()
@@ -91,6 +96,8 @@ class LocalKafka:
         self._wanted_folder = data_folder
         self._broker_config = dict(broker_config or {})
         self.request_log = request_log
+        self._heap_options = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m")
+        self._recorded_archive: ClassArchive | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -125,22 +132,28 @@ class LocalKafka:
         if self.brokers:
             return
         java, class_path = find_java(), kafka_class_path()
+        archive = ClassArchive.of(java, class_path)
         self.folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-"))).resolve()
         with ExitStack() as undo:
             undo.callback(self.stop)
             for attempts_left in reversed(range(START_ATTEMPTS)):
-                self.brokers = self._make_brokers(self.folder, java, class_path)
+                self.brokers = self._make_brokers(self.folder, java, class_path, archive)
                 try:
-                    self._start_brokers()
+                    self._start_brokers(archive)
                     break
                 except BrokerDied as error:
                     if not attempts_left or not any(sign in error.log_tail for sign in PORT_TAKEN_SIGNS):
                         raise
                     self._end_brokers(is_urgent=True)
             undo.pop_all()
+        self._recorded_archive = archive if archive.is_missing else None
 
     def stop(self) -> None:
         """End all brokers; a temporary data folder is removed."""
+        if self._recorded_archive is not None and self.brokers[0].is_running and not self.brokers[0].is_paused:
+            self.brokers[0].stop()
+            self._recorded_archive.adopt(self.brokers[0].folder / RECORDED_ARCHIVE)
+        self._recorded_archive = None
         self._end_brokers(is_urgent=self._wanted_folder is None)
         self.brokers = ()
         if self._wanted_folder is None and self.folder is not None:
@@ -230,7 +243,9 @@ class LocalKafka:
             raise LocalClusterError("No broker of the local cluster can answer: start it first.", self.log_tail())
         return ",".join(f"{broker.host}:{broker.port}" for broker in answering)
 
-    def _make_brokers(self, folder: Path, java: JavaHome, class_path: str) -> tuple[LocalBroker, ...]:
+    def _make_brokers(
+        self, folder: Path, java: JavaHome, class_path: str, archive: ClassArchive
+    ) -> tuple[LocalBroker, ...]:
         ports = free_ports(2 * len(self.racks))
         quorum = [
             BrokerAddress(node_id, rack, ports.pop(), ports.pop()) for node_id, rack in enumerate(self.racks, start=1)
@@ -239,11 +254,14 @@ class LocalKafka:
         for address in quorum:
             own_folder = folder / f"broker-{address.node_id}"
             own_folder.mkdir(parents=True, exist_ok=True)
+            records_classes = archive.is_missing and address is quorum[0]
+            archive_options = archive.record_options(own_folder / RECORDED_ARCHIVE) if records_classes else archive.use_options()
             broker = LocalBroker(
                 address,
                 own_folder,
                 java,
                 class_path,
+                jvm_options=(*self._heap_options, *archive_options),
                 environment={CLUSTER_MARKER: str(folder)},
                 request_log=self.request_log,
                 is_folder_temporary=self._wanted_folder is None,
@@ -253,8 +271,8 @@ class LocalKafka:
             brokers.append(broker)
         return tuple(brokers)
 
-    def _start_brokers(self) -> None:
-        format_storage(self.brokers)
+    def _start_brokers(self, archive: ClassArchive) -> None:
+        format_storage(self.brokers, archive.use_options())
         for broker in self.brokers:
             broker.start()
         for broker in self.brokers:

@@ -1,7 +1,7 @@
 """A process of its own that produces order events: ``python -m streaming_app.local.produce_orders``.
 
-Whatever it reports is what brokers acknowledged (``acks=all``, idempotent), never what was handed to the client. The report is a
-small JSON file, replaced as a whole a few times a second.
+Whatever it reports is what brokers acknowledged (``acks=all``, idempotent), never what was handed to the client. The
+report is a small JSON file, replaced as a whole a few times a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes by executor rack × broker rack: told by executors' counters, and by brokers' own request logs."""
+"""Bytes by executor rack and broker rack: told by executors' counters, and by brokers' own request logs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Is every record of a topic in the Parquet exactly once? Asked of files and brokers alone, without Spark.
 
-A row is identified by topic, partition and offset, which the job keeps. What should be there is what brokers hold: every offset
-from the log's start to the high watermark (the demo's producer writes no transactions, so there are no gaps).
+A row is identified by topic, partition and offset, which the job keeps. What should be there is what brokers hold:
+every offset from the log's start to the high watermark (no transactions are written here, so there are no gaps).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ FORMAT_TIMEOUT_S: Final = 120.0
 IDENTITY_FILE: Final = "meta.properties"
 
 
-def format_storage(brokers: Sequence[LocalBroker]) -> None:
+def format_storage(brokers: Sequence[LocalBroker], jvm_options: Sequence[str]) -> None:
     """Format the brokers' data folders under one new cluster id, unless they are formatted.
 
     Raises
@@ -37,7 +37,7 @@ def format_storage(brokers: Sequence[LocalBroker]) -> None:
         return
     arguments = ("format", "--cluster-id", new_uuid(), "--config", str(first.properties_path), "--ignore-formatted")
     done = subprocess.run(
-        first.java_command("kafka.tools.StorageTool", *arguments),
+        first.java_command("kafka.tools.StorageTool", *arguments, jvm_options=jvm_options),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -45,7 +45,9 @@ def produce(bootstrap_servers: str, topic: str, size: Size) -> None:
         value = filler[index % 94 :][: size.value_bytes]
         while True:
             try:
-                producer.produce(topic, value, f"{index:016d}".encode(), on_delivery=lambda e, _: e and failures.append(e))
+                producer.produce(
+                    topic, value, f"{index:016d}".encode(), on_delivery=lambda e, _: e and failures.append(e)
+                )
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -113,9 +113,10 @@ class Executor:
         folder.mkdir()
         (folder / "java").symlink_to("/bin/sh")
         self.process = subprocess.Popen(
-            [folder / "java", "-c", 'while read -r line; do eval "$line" & done'],
+            [folder / "java", "-c", 'while read -r line; do eval "exec $line" & done'],
             stdin=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "KAFKA_FOLLOWER_METRICS_DIR": str(root), "PYTHONPATH": os.getcwd(), **environ},
         )
 
@@ -161,12 +162,12 @@ class Executor:
         self.process.wait()
 
     def close(self) -> None:
-        """End it, if it still runs, and wait for its exporters."""
+        """End it and its workers, those that still run."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.kill()
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        wait_for(lambda: not exporter_pids(self.root), "the end of exporters")
 
 
 def is_alive(pid: int) -> bool:
@@ -207,6 +208,7 @@ def start_executor(tmp_path: Path, root: Path) -> Iterator[Callable[..., Executo
     yield start
     for executor in started:
         executor.close()
+    wait_for(lambda: not exporter_pids(root), "the end of the exporters")
 
 
 @pytest.fixture

@@ -5,86 +5,18 @@ Which broker served how many bytes is told by the brokers' own request logs, not
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition as ClientTopicPartition
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from connector.config import ClientConfig, parse_options
-from connector.errors import OffsetOutOfRange, RangeTimedOut
-from connector.metrics.catalog import FETCH_BYTES, FETCH_RECORDS, READ_REPLICA_CHANGES, MetricSpec
+from connector.errors import OffsetOutOfRange
+from connector.metrics.catalog import FETCH_BYTES, FETCH_RECORDS
 from connector.model import OffsetRange, TopicPartition
-from connector.net.fetcher import Fetcher
 from streaming_app.local.kafka import LocalKafka
-from streaming_app.local.request_log import ServedFetch, read_served_fetches
+from tests.integration.reading import CountingRecorder, fetcher_in, fetches, numbers, produce, served
 
 pytestmark = pytest.mark.integration
-
-VALUE_BYTES = 400
-
-
-class CountingRecorder:
-    """Keeps sums, for tests."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[tuple[str, ...]] = Counter()
-        self.gauges: dict[tuple[str, ...], float] = {}
-
-    def count(self, spec: MetricSpec, amount: float, /, *label_values: str) -> None:
-        self.counts[spec.name, *label_values] += int(amount)
-
-    def gauge(self, spec: MetricSpec, value: float, /, *label_values: str) -> None:
-        self.gauges[spec.name, *label_values] = value
-
-
-def client_config(cluster: LocalKafka, client_id: str, **options: str) -> ClientConfig:
-    given = {
-        "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        "subscribe": "any",
-        "kafka.client.id": client_id,
-        # Small answers: a read takes many requests, so that a fault meets it in the middle.
-        "kafka.max.partition.fetch.bytes": "60000",
-    }
-    return parse_options(given | options).client
-
-
-@contextmanager
-def fetcher_in(cluster: LocalKafka, rack: str | None, client_id: str, **options: str) -> Iterator[Fetcher]:
-    fetcher = Fetcher(client_config(cluster, client_id, **options), rack)
-    try:
-        yield fetcher
-    finally:
-        fetcher.close()
-
-
-def produce(cluster: LocalKafka, topic: str, count: int, first: int = 0) -> None:
-    """Write numbered values to partition 0, in small record batches."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.size": 8_000})
-    for number in range(first, first + count):
-        producer.produce(topic, f"{number:0{VALUE_BYTES}d}", partition=0)
-        producer.poll(0)
-    assert producer.flush(60) == 0
-
-
-def numbers(batches: Sequence[pa.RecordBatch]) -> list[int]:
-    return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
-
-
-def served(cluster: LocalKafka, client_id: str, topic: str) -> dict[int, int]:
-    """Return record bytes by serving broker, from the brokers' request logs."""
-    bytes_by_node: Counter[int] = Counter()
-    for each in fetches(cluster, client_id):
-        if each.topic == topic:
-            bytes_by_node[each.node_id] += each.record_bytes
-    return {node_id: total for node_id, total in bytes_by_node.items() if total}
-
-
-def fetches(cluster: LocalKafka, client_id: str) -> list[ServedFetch]:
-    return [each for each in read_served_fetches(cluster) if each.client_id == client_id]
 
 
 @pytest.fixture
@@ -187,9 +119,7 @@ def test_offsets_beyond_the_end_are_a_typed_error(kafka_cluster: LocalKafka, lea
             list(fetcher.read([one], None, include_headers=False))
 
 
-def test_a_read_given_up_half_way_does_not_disturb_the_next_one(
-    kafka_cluster: LocalKafka, leader_1_topic: str
-) -> None:
+def test_a_read_given_up_half_way_does_not_disturb_the_next_one(kafka_cluster: LocalKafka, leader_1_topic: str) -> None:
     produce(kafka_cluster, leader_1_topic, 30_000)
     one = OffsetRange(TopicPartition(leader_1_topic, 0), 0, 30_000)
     with fetcher_in(kafka_cluster, "az-b", "cancel-test") as fetcher:
@@ -208,85 +138,3 @@ def test_no_selector_on_the_brokers_means_the_leader(private_kafka_cluster: Call
         batches = list(fetcher.read([OffsetRange(TopicPartition("t", 0), 0, 500)], None, include_headers=False))
     assert numbers(batches) == list(range(500))
     assert served(cluster, "no-selector-test", "t").keys() == {1}
-
-
-class TestFaults:
-    """One cluster, hurt by each test and healed again."""
-
-    RECORDS = 40_000
-
-    @pytest.fixture(scope="class")
-    def cluster(self, kafka_class_path: str) -> Iterator[LocalKafka]:
-        with LocalKafka(broker_config={"replica.lag.time.max.ms": "5000"}) as cluster:
-            cluster.create_topic("t", replica_assignment=[[1, 2, 3]])
-            produce(cluster, "t", self.RECORDS)
-            yield cluster
-
-    def read_with_fault(
-        self, cluster: LocalKafka, hurt: Callable[[], None], **options: str
-    ) -> tuple[list[int], CountingRecorder]:
-        """Read everything from az-b; `hurt` happens after the first rows."""
-        recorder = CountingRecorder()
-        one = OffsetRange(TopicPartition("t", 0), 0, self.RECORDS)
-        with fetcher_in(cluster, "az-b", "fault-test", **options) as fetcher:
-            fetcher.use_recorder(recorder)
-            rows = fetcher.read([one], None, include_headers=False)
-            batches = [next(rows)]
-            assert recorder.counts[FETCH_BYTES.name, "t", "az-b", "local"] > 0, "the follower must be in use"
-            hurt()
-            batches.extend(rows)
-        return numbers(batches), recorder
-
-    def test_follower_killed_in_mid_read_the_leader_goes_on(self, cluster: LocalKafka) -> None:
-        follower = cluster.broker(2)
-        try:
-            found, recorder = self.read_with_fault(cluster, follower.kill)
-        finally:
-            follower.start()
-            follower.wait_ready()
-        assert found == list(range(self.RECORDS))
-        assert recorder.counts[READ_REPLICA_CHANGES.name, "broker_down"] >= 1
-        assert recorder.counts[FETCH_BYTES.name, "t", "az-a", "remote"] > 0
-        cluster.wait_for_isr("t", [1, 2, 3])
-
-    def test_follower_silent_in_mid_read_the_leader_goes_on(self, cluster: LocalKafka) -> None:
-        follower = cluster.broker(2)
-        try:
-            found, recorder = self.read_with_fault(cluster, follower.pause)
-        finally:
-            follower.resume()
-        assert found == list(range(self.RECORDS))
-        assert recorder.counts[READ_REPLICA_CHANGES.name, "broker_down"] >= 1
-        cluster.wait_for_isr("t", [1, 2, 3], timeout_s=60)
-
-    def test_leader_and_follower_killed_in_mid_read_the_new_leader_goes_on(self, cluster: LocalKafka) -> None:
-        # Two of three voters are needed for an election: the follower comes back before the leader goes.
-        def hurt() -> None:
-            cluster.broker(2).kill()
-            cluster.broker(2).start()
-            cluster.broker(2).wait_ready()
-            cluster.wait_for_isr("t", [1, 2, 3], timeout_s=60)
-            cluster.broker(1).kill()
-
-        try:
-            found, _ = self.read_with_fault(cluster, hurt)
-        finally:
-            cluster.broker(1).start()
-            cluster.broker(1).wait_ready()
-        assert found == list(range(self.RECORDS))
-
-    def test_no_broker_left_ends_in_an_error_that_says_what_is_stuck(self, cluster: LocalKafka) -> None:
-        def hurt() -> None:
-            for broker in cluster.brokers:
-                broker.pause()
-
-        timer = threading.Timer(30, lambda: [broker.resume() for broker in cluster.brokers])
-        timer.start()
-        options = {"kafkaConsumer.pollTimeoutMs": "6000", "kafka.request.timeout.ms": "2000"}
-        try:
-            with pytest.raises(RangeTimedOut, match=r"t-0: no progress at offset \d+ .*no answer to"):
-                self.read_with_fault(cluster, hurt, **options)
-        finally:
-            timer.cancel()
-            for broker in cluster.brokers:
-                broker.resume()

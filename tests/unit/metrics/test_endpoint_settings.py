@@ -102,6 +102,17 @@ def test_switched_off_leaves_no_trace(monkeypatch, tmp_path, caplog):
     assert caplog.records == []
 
 
+def test_looking_for_endpoints_does_not_hinder_an_exporter_s_start(tmp_path, monkeypatch):
+    """A lock taken to look would be read as "an exporter runs" by the worker that wants to start it."""
+    (tmp_path / "kafka-follower-1-2-3").mkdir(mode=0o700)
+
+    def refuse(folder):
+        raise AssertionError(f"{folder} was locked")
+
+    monkeypatch.setattr(endpoint, "lock_folder", refuse)
+    assert list_endpoints(tmp_path) == []
+
+
 def test_no_endpoints_where_nothing_serves(tmp_path):
     (tmp_path / "kafka-follower-1-2-3").mkdir(mode=0o700)
     (tmp_path / "kafka-follower-1-2-3" / "port").write_text("0.0.0.0:9400\n")

@@ -1,0 +1,169 @@
+"""The executor's endpoint under a real Spark in local mode, where the driver's JVM is the executor.
+
+The driver is a process of its own: its JVM must end with it, and its workers must get an environment of ours.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
+]
+
+T = TypeVar("T")
+
+DRIVER = """
+import json, os, sys, urllib.request
+from pyspark.sql import SparkSession
+
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.memory", "512m")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.python.worker.reuse", sys.argv[1])
+    .getOrCreate()
+)
+
+def task(values):
+    import os
+    from connector.metrics.catalog import FETCH_BYTES, FETCH_RECORDS
+    from connector.metrics.endpoint import executor_recorder
+    recorder = executor_recorder(rack="az-b", source="environment")
+    recorder.count(FETCH_BYTES, 1_000, "orders", "az-b", "local")
+    for _ in values:
+        recorder.count(FETCH_RECORDS, 1, "orders", "az-b", "local")
+    yield os.getpid(), recorder.slot
+
+def run_job(task_count):
+    return spark.sparkContext.parallelize(range(100 * task_count), task_count).mapPartitions(task).collect()
+
+def scrape():
+    from connector.metrics.endpoint import list_endpoints
+    (endpoint,) = list_endpoints()
+    with urllib.request.urlopen(endpoint.url) as answer:
+        return {"text": answer.read().decode(), "folder": str(endpoint.folder), "executor_pid": endpoint.executor_pid}
+
+for line in sys.stdin:
+    print("ANSWER", json.dumps(eval(line)), flush=True)
+spark.stop()
+"""
+
+
+class Driver:
+    """A Spark application that does what it is told."""
+
+    def __init__(self, root: Path, *, reuse_workers: bool) -> None:
+        self.root = root
+        self.log = root.with_name("driver.log").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(reuse_workers).lower()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={
+                **os.environ,
+                "KAFKA_FOLLOWER_METRICS_DIR": str(root),
+                "PYSPARK_PYTHON": sys.executable,
+                "PYTHONPATH": os.getcwd(),
+            },
+        )
+
+    def ask(self, expression: str) -> Any:
+        """Evaluate an expression in the driver."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("ANSWER "):
+                return json.loads(line.removeprefix("ANSWER "))
+        self.log.seek(0)
+        raise AssertionError(f"the driver ended: {self.log.read()}")
+
+    def samples(self) -> dict[str, float]:
+        """Return the value of each metric, summed over its series."""
+        values: dict[str, float] = {}
+        for family in text_string_to_metric_families(self.ask("scrape()")["text"]):
+            for sample in family.samples:
+                values[sample.name] = values.get(sample.name, 0.0) + sample.value
+        return values
+
+    def close(self) -> None:
+        """End the application; Spark ends its JVM."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+        self.log.close()
+
+
+def wait_for(look: Callable[[], T | None], what: str, timeout_s: float = 30.0) -> T:
+    """Return the first true value of `look`."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        seen = look()
+        if seen:
+            return seen
+        time.sleep(0.02)
+    raise AssertionError(f"waited {timeout_s} s for {what}")
+
+
+def command_of(pid: int) -> str:
+    """Return the name of a process's command, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@pytest.fixture(params=[pytest.param(True, id="reused workers"), pytest.param(False, id="a worker per task")])
+def driver(request, tmp_path: Path) -> Iterator[Driver]:
+    driver = Driver(tmp_path / "metrics", reuse_workers=request.param)
+    driver.ask("spark.version")
+    yield driver
+    driver.close()
+
+
+def test_counters_outlive_workers_and_end_with_the_jvm(driver):
+    reuses_workers = driver.ask("spark.conf.get('spark.python.worker.reuse')") == "true"
+    pids: set[int] = set()
+    slots: set[int] = set()
+    for job_number in range(1, 4):
+        rows = driver.ask("run_job(4)")
+        pids |= {pid for pid, _ in rows}
+        slots |= {slot for _, slot in rows}
+        samples = driver.samples()
+        assert samples["kafka_follower_fetch_bytes_total"] == 4_000 * job_number
+        assert samples["kafka_follower_fetch_records_total"] == 400 * job_number
+        assert samples["kafka_follower_rack_info"] == 1
+    assert (len(pids) <= 4) if reuses_workers else (len(pids) == 12)
+    assert slots <= {0, 1, 2, 3}
+    seen = driver.ask("scrape()")
+    assert command_of(seen["executor_pid"]) == "java"
+    driver.close()
+    wait_for(lambda: not Path(seen["folder"]).exists(), "the folder to be removed")
+    assert list(driver.root.iterdir()) == []
+
+
+def test_killed_jvm_takes_its_exporter_along(driver):
+    driver.ask("run_job(2)")
+    seen = driver.ask("scrape()")
+    os.kill(seen["executor_pid"], signal.SIGKILL)
+    killed_s = time.monotonic()
+    wait_for(lambda: not Path(seen["folder"]).exists(), "the folder to be removed")
+    assert time.monotonic() - killed_s < 5

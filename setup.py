@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=cythonize(
-        [Extension("connector.records.kernels", ["connector/records/kernels.py"], extra_compile_args=["-O3"])],
+        [Extension("connector.records.kernels", ["connector/records/kernels.py"], extra_compile_args=["-O3", "-g0"])],
         language_level=3,
         compiler_directives={
             "boundscheck": False,

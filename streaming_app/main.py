@@ -16,8 +16,7 @@ if not __package__:  # run as a script: Python put this file's folder on the pat
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from connector.spark import KafkaFollowerDataSource
-from connector.spark.monitor import monitor
+from connector.spark import KafkaFollowerDataSource, monitor
 from streaming_app.cli import RUN_DESCRIPTION, add_run_arguments
 from streaming_app.lifecycle import GracefulStop
 from streaming_app.pipeline import parse_orders

@@ -103,10 +103,14 @@ class Endpoint:
 
 
 class _Membership:
-    """What this process holds: its slot, and whether it complained. One per process, and a fork's child has none."""
+    """What this process knows and holds: its executor, its slot, and whether it complained.
+
+    One per process; a fork's child holds no slot.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.executor: ProcessIdentity | None = None
         self.recorder: SlotRecorder | None = None
         self.folder: Path | None = None
         self.has_warned = False
@@ -116,7 +120,7 @@ class _Membership:
         self.lock = threading.Lock()
         if self.recorder is not None:
             self.recorder.abandon_in_child()
-        self.recorder = self.folder = None
+        self.executor = self.recorder = self.folder = None
 
 
 _membership: Final = _Membership()
@@ -149,7 +153,9 @@ def executor_recorder(
             settings = settings or EndpointSettings.from_environment(os.environ)
             if settings.port is None:
                 return NullRecorder()
-            recorder = _join(settings, executor or find_executor())
+            if executor is None:
+                executor = _membership.executor = _membership.executor or find_executor()
+            recorder = _join(settings, executor)
         except (OSError, ConfigError, subprocess.SubprocessError) as error:
             _warn_once("this worker's metrics are not recorded, reading goes on: %s", error)
             return NullRecorder()

@@ -192,7 +192,9 @@ class Fetcher:
     def _on_fetch_reply(self, action: SendFetch, event: Answer, now_ms: int) -> Iterable[Delivery]:
         reply: FetchReply = event.value
         scans = {
-            each.topic_partition: scan_record_batches(each.records) for each in reply.partitions if len(each.records)
+            each.topic_partition: scan_record_batches(each.records, each.topic_partition)
+            for each in reply.partitions
+            if len(each.records)
         }
         serving = self._engine.view.nodes.get(action.plan.node_id)
         events = self._engine.on_fetch_reply(action, reply, scans, now_ms)

@@ -190,12 +190,14 @@ def run_columns(runs: Sequence[tuple[TopicPartition, int]], row_count: int) -> t
     -------
     (topic, partition) : arrays of string and int32, shape (row_count,)
     """
-    lengths = np.diff([first_row for _, first_row in runs], append=row_count)
+    first_rows = [first_row for _, first_row in runs]
+    lengths = [stop - start for start, stop in zip(first_rows, [*first_rows[1:], row_count], strict=True)]
     partitions = np.repeat(np.array([each.partition for each, _ in runs], np.int32), lengths)
     topics = [each.topic.encode() for each, _ in runs]
     text_offsets = np.zeros(row_count + 1, np.int32)
-    np.cumsum(np.repeat([len(topic) for topic in topics], lengths), out=text_offsets[1:])
-    text = b"".join(topic * length for topic, length in zip(topics, lengths.tolist(), strict=True))
+    topic_sizes = np.array([len(topic) for topic in topics], np.int32)
+    np.cumsum(np.repeat(topic_sizes, lengths), dtype=np.int32, out=text_offsets[1:])
+    text = b"".join(topic * length for topic, length in zip(topics, lengths, strict=True))
     return (
         pa.Array.from_buffers(
             pa.string(), row_count, [None, pa.py_buffer(text_offsets), pa.py_buffer(text)], null_count=0
@@ -210,7 +212,7 @@ def _allocated(size: int) -> pa.ResizableBuffer:
 
 def _trimmed(buffer: pa.ResizableBuffer, size: int) -> pa.Buffer:
     """Cut a buffer down to what is used, giving the rest back."""
-    buffer.resize(size)
+    buffer.resize(size, shrink_to_fit=True)
     return buffer
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from connector.spark.data_source import KafkaFollowerDataSource
-    from connector.spark.monitor import monitor
+    from connector.spark.driver_metrics import monitor
 
 __all__ = ["KafkaFollowerDataSource", "monitor"]
 
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module attribute can be a
 
         return KafkaFollowerDataSource
     if name == "monitor":
-        from connector.spark.monitor import monitor
+        from connector.spark.driver_metrics import monitor
 
         return monitor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,7 +39,14 @@ KAFKA_VERSION: Final = "4.4.0"
 LOG4J_VERSION: Final = "2.25.5"
 """The one that Kafka brings as log4j-core; the binding must be the same."""
 COMPLETE_MARKER: Final = "complete.json"
-IVY_PROBLEM_SIGNS: Final = ("UNRESOLVED DEPENDENCY:", "unresolved dependency:", "Host ", "Server access", "FAILED", "exception")
+IVY_PROBLEM_SIGNS: Final = (
+    "UNRESOLVED DEPENDENCY:",
+    "unresolved dependency:",
+    "Host ",
+    "Server access",
+    "FAILED",
+    "exception",
+)
 SPARK_KAFKA_ORACLE: Final = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
@@ -177,10 +184,14 @@ def run_ivy(set_name: str, download: Path) -> None:
         *("-jar", str(ivy_jars[-1]), "-settings", settings, "-ivy", str(download / "ivy.xml")),
         *("-retrieve", f"{download}/jars/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=download)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=download
+    )
     if done.returncode != 0:
         source = f"the settings of {own_settings}" if own_settings else mirror or "Maven Central"
-        problems = [line.strip() for line in done.stdout.splitlines() if any(sign in line for sign in IVY_PROBLEM_SIGNS)]
+        problems = [
+            line.strip() for line in done.stdout.splitlines() if any(sign in line for sign in IVY_PROBLEM_SIGNS)
+        ]
         raise LocalClusterError(
             f"The jars of {set_name} can't be fetched from {source} (needed once; they are kept in {cache_folder()}): "
             "check the network or its proxy, or set KAFKA_FOLLOWER_MAVEN_REPO to a mirror that you can reach"
@@ -197,8 +208,9 @@ def proxy_options(proxies: Mapping[str, str]) -> list[str]:
         if address.hostname:
             options += [f"-D{scheme}.proxyHost={address.hostname}", f"-D{scheme}.proxyPort={address.port or 80}"]
     if options and proxies.get("no"):
-        hosts = "|".join(host.strip() for host in proxies["no"].split(",") if host.strip())
-        options.append(f"-Dhttp.nonProxyHosts={hosts}")
+        hosts = [host.strip() for host in proxies["no"].split(",") if host.strip()]
+        patterns = "|".join(f"*{host}" if host.startswith(".") else host for host in hosts)
+        options.append(f"-Dhttp.nonProxyHosts={patterns}")
     return options
 
 

@@ -14,7 +14,7 @@ from streaming_app.local.cluster_view import ClusterViewer
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import JavaHome
 from streaming_app.local.ports import HOST
-from streaming_app.local.supervise import SupervisedProcess, tail_of
+from streaming_app.local.supervise import SupervisedProcess, telling_tail_of
 
 __all__ = ["BrokerDied", "LocalBroker"]
 
@@ -98,7 +98,9 @@ class LocalBroker:
         """Whether its process exists, paused or not."""
         return self.process is not None and self.process.poll() is None
 
-    def write_properties(self, quorum: Sequence[BrokerAddress], *, selector: bool, overrides: Mapping[str, str]) -> None:
+    def write_properties(
+        self, quorum: Sequence[BrokerAddress], *, selector: bool, overrides: Mapping[str, str]
+    ) -> None:
         """Write ``server.properties``."""
         properties = broker_properties(self.address, quorum, self.data_folder, selector=selector, overrides=overrides)
         self.properties_path.write_text(properties_text(properties), encoding="ascii")
@@ -215,6 +217,6 @@ class LocalBroker:
             )
 
     def log_tail(self, line_count: int = 30) -> str:
-        """Return the end of its log, with what the JVM itself printed."""
-        parts = (tail_of(self.folder / "broker.log", line_count), tail_of(self.folder / "console.log", line_count))
+        """Return the end of its log, from its first error on, with what the JVM itself printed."""
+        parts = (telling_tail_of(self.folder / name, line_count) for name in ("broker.log", "console.log"))
         return "\n".join(part for part in parts if part)

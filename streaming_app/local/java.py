@@ -26,6 +26,12 @@ __all__ = ["MINIMUM_VERSION", "JavaHome", "ensure_java", "find_java", "java_majo
 MINIMUM_VERSION: Final = 17
 """Kafka 4 and Spark 4 both need it."""
 PROBE_TIMEOUT_S: Final = 30
+SYSTEM_FOLDERS: Final = (
+    ("/opt/homebrew/opt", "openjdk*/libexec/openjdk.jdk/Contents/Home"),
+    ("/usr/local/opt", "openjdk*/libexec/openjdk.jdk/Contents/Home"),
+    ("/usr/lib/jvm", "*"),
+)
+"""Where systems install Java: Homebrew on both kinds of Mac, Linux distributions."""
 VERSION_PATTERN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -57,10 +63,8 @@ def candidate_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Yield where a Java may be, most wanted first: JAVA_HOME, PATH, then where systems install it."""
     if environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environ["JAVA_HOME"])
-    on_path = shutil.which("java", path=environ.get("PATH"))
-    if on_path and on_path != "/usr/bin/java":
-        yield "PATH", Path(on_path).resolve().parent.parent
-    elif on_path and sys.platform != "darwin":  # macOS has a /usr/bin/java that is none
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path and (on_path, sys.platform) != ("/usr/bin/java", "darwin"):  # macOS puts a program there that is no Java
         yield "PATH", Path(on_path).resolve().parent.parent
     if sys.platform == "darwin":
         chooser = subprocess.run(
@@ -68,12 +72,7 @@ def candidate_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         )
         if chooser.returncode == 0:
             yield "java_home", Path(chooser.stdout.strip())
-    patterns = (
-        ("/opt/homebrew/opt", "openjdk*/libexec/openjdk.jdk/Contents/Home"),
-        ("/usr/local/opt", "openjdk*/libexec/openjdk.jdk/Contents/Home"),
-        ("/usr/lib/jvm", "*"),
-    )
-    for base, pattern in patterns:
+    for base, pattern in SYSTEM_FOLDERS:
         for folder in sorted(Path(base).glob(pattern), reverse=True):
             yield base, folder
 
@@ -159,7 +158,9 @@ def ensure_java() -> JavaHome:
     try:
         return find_java()
     except JavaMissing:
-        may_install = shutil.which("brew") if sys.platform == "darwin" else shutil.which("apt-get") and os.geteuid() == 0
+        may_install = (
+            shutil.which("brew") if sys.platform == "darwin" else shutil.which("apt-get") and os.geteuid() == 0
+        )
         if not may_install:
             raise
     if sys.platform != "darwin":

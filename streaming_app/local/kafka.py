@@ -255,7 +255,9 @@ class LocalKafka:
             own_folder = folder / f"broker-{address.node_id}"
             own_folder.mkdir(parents=True, exist_ok=True)
             records_classes = archive.is_missing and address is quorum[0]
-            archive_options = archive.record_options(own_folder / RECORDED_ARCHIVE) if records_classes else archive.use_options()
+            archive_options = (
+                archive.record_options(own_folder / RECORDED_ARCHIVE) if records_classes else archive.use_options()
+            )
             broker = LocalBroker(
                 address,
                 own_folder,

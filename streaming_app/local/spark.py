@@ -257,7 +257,15 @@ class LocalSpark:
         self.master = SparkDaemon(
             "The Spark master",
             folder / "master",
-            ("org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(ui_port)),
+            (
+                "org.apache.spark.deploy.master.Master",
+                "--host",
+                HOST,
+                "--port",
+                str(port),
+                "--webui-port",
+                str(ui_port),
+            ),
             # A taken port must be an error: the next one up would not be the one that workers are told.
             environment | {"SPARK_DAEMON_JAVA_OPTS": f"{DAEMON_JAVA_OPTIONS} -Dspark.port.maxRetries=0"},
             is_temporary=is_temporary,
@@ -269,9 +277,7 @@ class LocalSpark:
             daemon.start()
         self.wait_ready()
 
-    def _make_worker(
-        self, number: int, rack: str | None, folder: Path, environment: Mapping[str, str]
-    ) -> LocalWorker:
+    def _make_worker(self, number: int, rack: str | None, folder: Path, environment: Mapping[str, str]) -> LocalWorker:
         own_folder = folder / f"worker-{number}"
         own = {**environment, "SPARK_LOCAL_DIRS": str(own_folder / "local"), **self._environment}
         own.pop(RACK_VARIABLE, None)
@@ -297,7 +303,9 @@ class LocalSpark:
         return inherited | {
             "JAVA_HOME": str(java.folder),
             "SPARK_HOME": str(spark_home()),
-            "SPARK_CONF_DIR": str(folder / "master" / "conf"),  # does not exist: a person's own Spark settings are not for this cluster
+            "SPARK_CONF_DIR": str(
+                folder / "master" / "conf"
+            ),  # does not exist: a person's own Spark settings are not for this cluster
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": DAEMON_JAVA_OPTIONS,

@@ -10,21 +10,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from streaming_app.local import lifeline
 from streaming_app.local.errors import LocalClusterError
 
-__all__ = ["SupervisedProcess", "tail_of"]
+__all__ = ["SupervisedProcess", "tail_of", "telling_tail_of"]
 
-ORPHAN_GRACE_S = 2.0
+ORPHAN_GRACE_S: Final = 2.0
 """How long an orphaned program may take to end before it is killed."""
-KILL_WAIT_S = 30.0
+KILL_WAIT_S: Final = 30.0
+ERROR_LINE: Final = re.compile(r" (ERROR|FATAL) |^Exception in thread|^Error: ")
+
+
+def telling_tail_of(path: Path, line_count: int = 30) -> str:
+    """Return the end of a log from its first ERROR on, or the last lines when the end has none."""
+    lines = tail_of(path, 10 * line_count).splitlines()
+    first = next((number for number, line in enumerate(lines) if ERROR_LINE.search(line)), len(lines) - line_count)
+    return "\n".join(lines[max(0, first) :][:line_count])
 
 
 def tail_of(path: Path, line_count: int = 30) -> str:
@@ -113,11 +122,16 @@ class SupervisedProcess:
 
     def poll(self) -> int | None:
         """Return the exit code (128 + signal number when a signal ended it), or None while it runs."""
-        return self._supervisor.poll()
+        code = self._supervisor.poll()
+        if code is not None:
+            self._close_lifeline()
+        return code
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Block until the program ended and return its exit code; `subprocess.TimeoutExpired` when it does not."""
-        return self._supervisor.wait(timeout_s)
+        code = self._supervisor.wait(timeout_s)
+        self._close_lifeline()
+        return code
 
     def send_signal(self, signal_number: int) -> None:
         """Signal the program's whole process group; nothing happens when it has ended."""
@@ -135,20 +149,19 @@ class SupervisedProcess:
     def kill(self) -> None:
         """End the program and its process group at once (SIGKILL) and wait until they are gone."""
         self.send_signal(signal.SIGKILL)
-        self._supervisor.wait(KILL_WAIT_S)
-        self._close_lifeline()
+        self.wait(KILL_WAIT_S)
 
     def stop(self, grace_s: float) -> None:
         """Ask the program to end (SIGTERM), kill it after `grace_s` seconds, and wait until it is gone."""
         self.send_signal(signal.SIGTERM)
         self.resume()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._supervisor.wait(grace_s)
+            self.wait(grace_s)
         self.kill()
 
     def log_tail(self, line_count: int = 30) -> str:
-        """Return the end of its output."""
-        return tail_of(self.log_path, line_count)
+        """Return the end of its output, from its first error on."""
+        return telling_tail_of(self.log_path, line_count)
 
     def _close_lifeline(self) -> None:
         if self._supervisor.stdin is not None:

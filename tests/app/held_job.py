@@ -1,4 +1,7 @@
-"""A job for tests: one micro-batch per input file, each of which lasts until a file `release-<name>` appears."""
+"""A job for tests: one micro-batch per input file, each of which lasts until a file `release-<name>` appears.
+
+With a file `fail-<name>` there instead, the micro-batch fails.
+"""
 
 import argparse
 import logging
@@ -18,6 +21,8 @@ def held_rows(spark: SparkSession, folder: Path) -> DataFrame:
         name = Path(file).stem
         (folder / f"started-{name}").touch()
         while not (folder / f"release-{name}").exists():
+            if (folder / f"fail-{name}").exists():
+                raise RuntimeError(f"{name} is to fail")
             time.sleep(0.02)
         return row
 

@@ -137,9 +137,11 @@ def test_a_query_that_ends_by_itself_leaves_no_hook_behind(job):
 
 
 def test_a_query_that_fails_ends_the_job_with_its_error(job):
-    job.release(*range(FILE_COUNT))
-    (job.folder / "output").touch()  # a file where the sink wants a folder
+    job.release(0)
+    (job.folder / "fail-f1").touch()
     process = job.run(spark_submit(JOB, job.folder))
     assert process.wait(90) == 1
     assert "StreamingQueryException" in job.log()
+    assert "f1 is to fail" in job.log()
     assert "ShutdownHook" not in job.log()
+    assert job.committed() == [0]

@@ -16,14 +16,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConfigError
-from connector.spark.monitor import DriverMonitor, monitor
+from connector.spark.driver_metrics import DriverMonitor, monitor
 
 pytestmark = pytest.mark.spark
 
 T = TypeVar("T")
 
 # Spark's workers can't import tests: ship what is defined here by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's has no types
 
 
 class StepsReader(DataSourceStreamReader):

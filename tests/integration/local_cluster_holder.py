@@ -1,0 +1,39 @@
+"""A program that starts brokers and Spark, keeps every executor busy, and waits to be ended. Run by test_local_cluster."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming_app.local.kafka import LocalKafka
+from streaming_app.local.spark import LocalSpark
+
+
+def hold(_: Iterator[int], flags: str) -> Iterator[int]:
+    Path(flags, str(os.getpid())).touch()
+    time.sleep(600)
+    yield 0
+
+
+def main(flags: str) -> None:
+    with LocalKafka(request_log=True) as kafka, LocalSpark() as spark:
+        os.environ.update(spark.driver_environment)
+        builder = SparkSession.builder.config("spark.ui.enabled", "false")
+        for key, value in spark.driver_conf.items():
+            builder = builder.config(key, value)
+        tasks = (
+            builder.getOrCreate().sparkContext.parallelize(range(3), 3).mapPartitions(lambda rows: hold(rows, flags))
+        )
+        threading.Thread(target=tasks.count, daemon=True).start()
+        while len(os.listdir(flags)) < 3:
+            time.sleep(0.05)
+        print(kafka.folder, spark.folder, kafka.bootstrap_servers, spark.master_url, flush=True)
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -42,6 +42,7 @@ lock: setup ## Resolve the dependencies anew into requirements.lock
 	  pyproject.toml -o requirements.lock
 
 wheel: setup ## Build the wheel for this platform into dist/
+	rm -rf build/lib* build/bdist*
 	$(VENV)/bin/uv build --wheel --no-build-isolation -q -o dist
 
 clean: ## Remove what was built; keeps downloaded brokers in the user's cache

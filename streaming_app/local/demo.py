@@ -325,14 +325,16 @@ def only_one(lock_path: Path) -> Iterator[None]:
         yield
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 when the report has nothing to complain of, 1 when it has or could not be made."""
+def main(argv: Sequence[str] | None = None, *, folder: Path = PROJECT / "target" / "demo") -> int:
+    """Run the demo; 0 when the report has nothing to complain of, 1 when it has or could not be made.
+
+    `folder` belongs to the demo: whatever is in it is deleted.
+    """
     parser = argparse.ArgumentParser(prog="python -m streaming_app.local.demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--events", type=int, default=1_000_000, metavar="N", help="orders to produce")
     parser.add_argument("--config", type=Path, default=PROJECT / "conf" / "demo.toml", metavar="FILE", help="job file")
     arguments = parser.parse_args(argv)
     display = Display(sys.stdout)
-    folder = PROJECT / "target" / "demo"
     try:
         with only_one(folder.with_suffix(".lock")):
             result = Demo(folder, arguments.config.resolve(), arguments.events, display).run()

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -27,12 +26,6 @@ MAIN = PROJECT / "streaming_app" / "main.py"
 ORDER_COUNT = 4_000
 PARTITION_COUNT = 3
 NO_ORDER = b"this is no order"
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[LocalKafka]:
-    with LocalKafka() as cluster:
-        yield cluster
 
 
 def produce(kafka: LocalKafka, topic: str) -> dict[int, LogBounds]:
@@ -95,17 +88,17 @@ class Job:
 
 
 @pytest.mark.parametrize("source_format", ["kafka_follower", "kafka"])
-def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka, tmp_path, source_format):
-    topic = f"orders-{source_format.replace('_', '-')}"
-    held = produce(kafka, topic)
-    job = Job(tmp_path, kafka, source_format, topic)
+def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, topic, tmp_path, source_format):
+    name = topic("orders")
+    held = produce(kafka_cluster, name)
+    job = Job(tmp_path, kafka_cluster, source_format, name)
 
     process = job.start()
     try:
         wait_until(lambda: job.committed_count() >= 2, process, timeout_s=120)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
-        before = check_rows(read_row_offsets(committed_files(tmp_path / "orders"), topic), held)
+        before = check_rows(read_row_offsets(committed_files(tmp_path / "orders"), name), held)
         assert before.missing_count > 0, "it was to be stopped half-way"
         assert (before.doubled_count, before.stray_count) == (0, 0)
     finally:
@@ -117,7 +110,7 @@ def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka, tmp_path, 
     finally:
         process.kill()
     files = committed_files(tmp_path / "orders")
-    after = check_rows(read_row_offsets(files, topic), held)
+    after = check_rows(read_row_offsets(files, name), held)
     assert after.is_exact
     assert after.row_count == ORDER_COUNT + 1
     kept = [value for file in files for value in pq.ParquetFile(file).read()["malformed_value"].to_pylist() if value]
@@ -125,10 +118,11 @@ def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka, tmp_path, 
     assert [file.parts[-3] for file in files if file.parts[-3] == "malformed=true"] == ["malformed=true"]
 
 
-def test_the_driver_serves_batches_rows_and_lag(kafka, tmp_path):
-    held = produce(kafka, "orders-metrics")
+def test_the_driver_serves_batches_rows_and_lag(kafka_cluster, topic, tmp_path):
+    name = topic("orders")
+    held = produce(kafka_cluster, name)
     row_count = sum(bounds.high_watermark for bounds in held.values())
-    job = Job(tmp_path, kafka, "kafka_follower", "orders-metrics")
+    job = Job(tmp_path, kafka_cluster, "kafka_follower", name)
     url = f"http://127.0.0.1:{job.metrics_port}/metrics"
 
     def has_read_all() -> bool:
@@ -141,7 +135,7 @@ def test_the_driver_serves_batches_rows_and_lag(kafka, tmp_path):
         exposition = scrape(url) or ""
     finally:
         process.kill()
-    assert 'kafka_follower_batch_duration_seconds_count{phase="triggerExecution",query="orders-metrics"}' in exposition
+    assert f'kafka_follower_batch_duration_seconds_count{{phase="triggerExecution",query="{name}"}}' in exposition
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import SparkSession
 
 from connector.spark import KafkaFollowerDataSource
@@ -38,16 +38,19 @@ SIZES = (Size(100, 4_000_000, 3.0), Size(1_000, 800_000, 1.7))
 
 def produce(bootstrap_servers: str, topic: str, size: Size) -> None:
     """Fill a topic: keys of 16 bytes, values that do not compress to nothing, no compression."""
-    failures: list[str] = []
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50, "batch.size": 262_144})
-    filler = bytes(range(33, 127)) * 11
+    filler = bytes(range(33, 127)) * 12
     for index in range(size.record_count):
         value = filler[index % 94 :][: size.value_bytes]
         while True:
             try:
-                producer.produce(
-                    topic, value, f"{index:016d}".encode(), on_delivery=lambda e, _: e and failures.append(e)
-                )
+                producer.produce(topic, value, f"{index:016d}".encode(), on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -106,6 +109,7 @@ def main() -> int:
             SparkSession.builder.master("local[1]")
             .config("spark.jars", ",".join(map(str, oracle_jars())))
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.memory", "2g")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")

@@ -31,7 +31,9 @@ def main(flags: str) -> None:
         threading.Thread(target=tasks.count, daemon=True).start()
         while len(os.listdir(flags)) < 3:
             time.sleep(0.05)
-        print(kafka.folder, spark.folder, kafka.bootstrap_servers, spark.master_url, flush=True)
+        facts = f"{kafka.folder} {spark.folder} {kafka.bootstrap_servers} {spark.master_url}"
+        Path(flags, "facts").write_text(facts, encoding="utf-8")
+        Path(flags, "facts").rename(Path(flags, "ready"))
         time.sleep(600)
 
 

@@ -91,7 +91,11 @@ def test_no_broker_left_ends_in_an_error_that_says_what_is_stuck(cluster: LocalK
         for broker in cluster.brokers:
             broker.pause()
 
-    timer = threading.Timer(30, lambda: [broker.resume() for broker in cluster.brokers])
+    def heal() -> None:
+        for broker in cluster.brokers:
+            broker.resume()
+
+    timer = threading.Timer(30, heal)
     timer.start()
     options = {"kafkaConsumer.pollTimeoutMs": "6000", "kafka.request.timeout.ms": "2000"}
     try:
@@ -99,5 +103,4 @@ def test_no_broker_left_ends_in_an_error_that_says_what_is_stuck(cluster: LocalK
             read_with_fault(cluster, hurt, **options)
     finally:
         timer.cancel()
-        for broker in cluster.brokers:
-            broker.resume()
+        heal()

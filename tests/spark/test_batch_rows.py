@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(30
 assert TIMESTAMP_CREATE_TIME == 1
 KEEP = {"retention.ms": "-1"}  # the records carry old timestamps, and retention goes by them
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]] = [
+RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]] | None]] = [
     (b"key", b"value", None),
     (None, b"no key", None),
     (b"no value", None, None),
@@ -175,7 +175,7 @@ def test_bounds_that_make_no_sense_are_refused(
 
 
 def test_a_missing_topic_says_what_to_do(spark: SparkSession, kafka_cluster: LocalKafka) -> None:
-    with pytest.raises(PySparkException, match="topic no-such-topic.*Create the topic"):
+    with pytest.raises(PySparkException, match=r"topic no-such-topic.*Create the topic"):
         read(spark, "kafka_follower", kafka_cluster, subscribe="no-such-topic").count()
 
 

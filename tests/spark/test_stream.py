@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined] # a C class its stubs leave out
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming_app.local.kafka import LocalKafka
 from streaming_app.local.request_log import read_served_fetches
@@ -46,7 +46,7 @@ class Job:
             reader = reader.option(name, value)
         return reader.load()
 
-    def start(self, trigger: dict[str, Any] | None = None, **options: str) -> StreamingQuery:
+    def start(self, *, trigger: dict[str, Any] | None = None, **options: str) -> StreamingQuery:
         writer = (
             self.source(**options)
             .selectExpr("CAST(CAST(value AS STRING) AS INT) AS number", "partition", "offset")
@@ -56,7 +56,7 @@ class Job:
         return writer.trigger(**(trigger or {"availableNow": True})).start(str(self.output))
 
     def run(self, **options: str) -> StreamingQuery:
-        query = self.start(**options)
+        query = self.start(trigger=None, **options)
         assert query.awaitTermination(120)
         return query
 
@@ -183,7 +183,7 @@ def test_a_topic_created_again_with_fewer_records_fails_and_says_so(job: Job) ->
     wait_for(lambda: job.topic not in job.cluster.admin().list_topics(timeout=10).topics, "the topic is gone")
     job.cluster.create_topic(job.topic, 3)
     produce(job.cluster, job.topic, 0, 9)
-    with pytest.raises(StreamingQueryException, match="offset 30 can't be read.*shorter than it was"):
+    with pytest.raises(StreamingQueryException, match=r"offset 30 can't be read.*shorter than it was"):
         job.run()
 
 

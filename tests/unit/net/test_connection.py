@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from types import ModuleType
 
 import pytest
 from kio.schema.api_versions.v0 import response as api_versions_v0
 from kio.schema.api_versions.v3 import response as api_versions_v3
+from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v5 import response as list_offsets_v5
 from kio.schema.types import TopicName
-from kio.static.primitive import i16, i32, i64
+from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from connector.errors import ConnectFailed, ConnectionLost, RemoteViolation, RequestTimedOut
 from connector.model import OffsetAnswer, OffsetQuery, TopicPartition
@@ -67,30 +69,30 @@ class ScriptedTransport:
         return found
 
 
-def frame(correlation_id: int, body: bytes) -> bytes:
-    return (4 + len(body)).to_bytes(4, "big") + correlation_id.to_bytes(4, "big") + body
+def frame(correlation_id: int, body: memoryview) -> bytes:
+    return (4 + len(body)).to_bytes(4, "big") + correlation_id.to_bytes(4, "big") + bytes(body)
 
 
-def api_versions_reply(schema: ModuleType = api_versions_v3) -> bytes:
+def api_versions_reply(schema: ModuleType = api_versions_v3) -> memoryview:
     ranges = {Api.API_VERSIONS: (0, 2), Api.LIST_OFFSETS: (1, 5), Api.FETCH: (4, 11), Api.METADATA: (4, 8)}
     offered = tuple(
         schema.ApiVersion(api_key=i16(key), min_version=i16(low), max_version=i16(high))
         for key, (low, high) in ranges.items()
     )
-    given = {} if schema is api_versions_v0 else {"throttle_time": list_offsets_v5.i32Timedelta(0)}
-    return encode(schema.ApiVersionsResponse(error_code=schema.ErrorCode(0), api_keys=offered, **given))
+    given = {} if schema is api_versions_v0 else {"throttle_time": i32Timedelta.parse(timedelta())}
+    return encode(schema.ApiVersionsResponse(error_code=ErrorCode.none, api_keys=offered, **given))
 
 
-def offsets_reply(log_offset: int) -> bytes:
+def offsets_reply(log_offset: int) -> memoryview:
     partition = list_offsets_v5.ListOffsetsPartitionResponse(
         partition_index=i32(0),
-        error_code=list_offsets_v5.ErrorCode(0),
+        error_code=ErrorCode.none,
         timestamp=i64(-1),
         offset=i64(log_offset),
         leader_epoch=i32(3),
     )
     topic = list_offsets_v5.ListOffsetsTopicResponse(name=TopicName("t"), partitions=(partition,))
-    return encode(list_offsets_v5.ListOffsetsResponse(throttle_time=list_offsets_v5.i32Timedelta(0), topics=(topic,)))
+    return encode(list_offsets_v5.ListOffsetsResponse(throttle_time=i32Timedelta.parse(timedelta()), topics=(topic,)))
 
 
 def exchange(subject: str, timeout_ms: int = 30_000) -> Exchange:
@@ -131,9 +133,7 @@ def test_a_broker_that_knows_no_newer_api_versions_is_asked_in_version_0(
 ) -> None:
     connection.on_ready(1)
     assert transport.requests()[0][:2] == (Api.API_VERSIONS, 3)
-    refusal = encode(
-        api_versions_v0.ApiVersionsResponse(error_code=api_versions_v0.ErrorCode.unsupported_version, api_keys=())
-    )
+    refusal = encode(api_versions_v0.ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=()))
     transport.incoming += frame(1, refusal)
     connection.on_ready(2)
     assert transport.requests()[1][:2] == (Api.API_VERSIONS, 0)
@@ -173,7 +173,7 @@ def test_an_answer_that_came_before_the_end_is_good_and_only_the_rest_is_lost(
 def test_an_answer_that_can_not_be_read_stays_pending(connection: Connection, transport: ScriptedTransport) -> None:
     negotiate(connection, transport)
     connection.submit(exchange("unreadable"), 10)
-    transport.incoming += frame(2, b"\x00\x00\x00\x00\x7f\xff\xff\xff")
+    transport.incoming += frame(2, memoryview(b"\x00\x00\x00\x00\x7f\xff\xff\xff"))
     with pytest.raises(RemoteViolation):
         connection.on_ready(11)
     assert [each.subject for each in connection.pending] == ["unreadable"]

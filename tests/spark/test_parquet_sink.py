@@ -1,11 +1,9 @@
 """The Parquet sink and the manifest reader, against Spark's own reader."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from streaming_app.manifest import committed_files
 from streaming_app.settings import SinkConfig
@@ -17,21 +15,14 @@ BATCH_COUNT = 8
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.streaming.fileSink.log.compactInterval", "3").getOrCreate()
-    yield spark
-    spark.stop()
-
-
-@pytest.fixture(scope="module")
-def written(session, tmp_path_factory) -> Path:
+def written(spark, tmp_path_factory) -> Path:
     """A table of several micro-batches, with a compacted manifest and a file that never committed."""
     folder = tmp_path_factory.mktemp("with a space")
     for number in range(BATCH_COUNT):
         (folder / "in").mkdir(exist_ok=True)
         (folder / "in" / f"{number}.txt").write_text(f"{number} a\n{number} b/c\n", encoding="ascii")
-    lines = session.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
     rows = lines.selectExpr("split(value, ' ')[0] as number", "split(value, ' ')[1] as kind")
     config = SinkConfig(format="parquet", path=str(folder / "out"), checkpoint="", partition_by=("kind",))
     writer = build_sink(config).writer(rows).option("checkpointLocation", str(folder / "checkpoint"))
@@ -41,10 +32,10 @@ def written(session, tmp_path_factory) -> Path:
     return folder / "out"
 
 
-def test_the_manifest_names_the_files_that_spark_reads(session, written):
+def test_the_manifest_names_the_files_that_spark_reads(spark, written):
     spark_files = {
         Path(row["path"]).name
-        for row in session.read.parquet(str(written)).selectExpr("_metadata.file_name as path").distinct().collect()
+        for row in spark.read.parquet(str(written)).selectExpr("_metadata.file_name as path").distinct().collect()
     }
     found = committed_files(written)
     assert {path.name for path in found} == spark_files

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -27,17 +26,9 @@ ORDER: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-    yield spark
-    spark.stop()
-
-
-def parse(session: SparkSession, *values: bytes | None) -> list[Row]:
+def parse(spark: SparkSession, *values: bytes | None) -> list[Row]:
     rows = [(None, value, "orders", 3, offset, ARRIVED_AT, 0) for offset, value in enumerate(values)]
-    return parse_orders(session.createDataFrame(rows, SCHEMA)).orderBy("offset").collect()
+    return parse_orders(spark.createDataFrame(rows, SCHEMA)).orderBy("offset").collect()
 
 
 def as_json(**changes: object) -> bytes:
@@ -48,8 +39,8 @@ def without(*names: str) -> bytes:
     return json.dumps({name: value for name, value in ORDER.items() if name not in names}).encode()
 
 
-def test_an_order_becomes_typed_columns_and_keeps_where_it_came_from(session):
-    (row,) = parse(session, as_json())
+def test_an_order_becomes_typed_columns_and_keeps_where_it_came_from(spark):
+    (row,) = parse(spark, as_json())
     assert row.asDict() == {
         **ORDER,
         "placed_at": datetime(2026, 1, 5, 8, 0, 0, 37_000, tzinfo=UTC).astimezone().replace(tzinfo=None),
@@ -64,9 +55,9 @@ def test_an_order_becomes_typed_columns_and_keeps_where_it_came_from(session):
     assert tuple(row.asDict()) == OUTPUT_COLUMNS
 
 
-def test_generated_orders_are_read_as_pythons_json_reads_them(session):
+def test_generated_orders_are_read_as_pythons_json_reads_them(spark):
     values = [value for _, value in order_events(300, seed=5)]
-    for row, value in zip(parse(session, *values), values, strict=True):
+    for row, value in zip(parse(spark, *values), values, strict=True):
         expected = json.loads(value)
         moment = datetime.fromisoformat(expected.pop("placed_at"))
         assert not row["malformed"]
@@ -86,8 +77,8 @@ WELL_FORMED = {
 
 
 @pytest.mark.parametrize("name", WELL_FORMED)
-def test_a_well_formed_order_is_taken(session, name):
-    (row,) = parse(session, WELL_FORMED[name])
+def test_a_well_formed_order_is_taken(spark, name):
+    (row,) = parse(spark, WELL_FORMED[name])
     expected = json.loads(WELL_FORMED[name])
     assert not row["malformed"]
     assert row["malformed_value"] is None
@@ -121,8 +112,8 @@ MALFORMED = {
 }
 
 
-def test_nothing_malformed_is_lost_and_its_bytes_stay_as_they_were(session):
-    rows = parse(session, *MALFORMED.values())
+def test_nothing_malformed_is_lost_and_its_bytes_stay_as_they_were(spark):
+    rows = parse(spark, *MALFORMED.values())
     assert len(rows) == len(MALFORMED)
     for (name, value), row in zip(MALFORMED.items(), rows, strict=True):
         assert row["malformed"], name

@@ -13,7 +13,7 @@ from connector.fetch.progress import Backoff, exponential_pause_ms
 from connector.model import ClusterView, OffsetQuery, TopicPartition
 from connector.net.addresses import AddressBook
 from connector.net.clock import monotonic_ms
-from connector.net.connection import Answer, Exchange
+from connector.net.connection import Answer, ConnectionLimits, Exchange
 from connector.net.network import Network
 from connector.net.transport import TcpTransports
 from connector.wire import error_codes, list_offsets, metadata
@@ -41,9 +41,9 @@ class ClusterClient:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._network = Network(
-            TcpTransports(config.receive_buffer_bytes), config.client_id, config.connect_timeout_ms, monotonic_ms
-        )
+        limits = ConnectionLimits(config.connect_timeout_ms)
+        transports = TcpTransports(config.receive_buffer_bytes)
+        self._network = Network(transports, config.client_id, limits, monotonic_ms)
         self._addresses = AddressBook(config.bootstrap_servers)
         self._view = ClusterView()
 

@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 from connector.errors import BrokerError, ConnectFailed, RemoteViolation, RequestTimedOut
 from connector.net.transport import Transport
 from connector.wire import api_versions, error_codes
-from connector.wire.frames import Frame, FrameAssembler
+from connector.wire.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameAssembler
 from connector.wire.versions import SUPPORTED, Api, negotiate
 
-__all__ = ["Answer", "Connection", "Encode", "Exchange"]
+__all__ = ["Answer", "Connection", "ConnectionLimits", "Encode", "Exchange"]
 
 _READ_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """How much one connection may take in before others get their turn."""
@@ -40,6 +40,14 @@ class Exchange:
     subject: Any
     timeout_ms: int
     version_cap: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How long connecting and negotiating versions may take together, and how long an answer may be."""
+
+    setup_timeout_ms: int
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,15 @@ class Connection:
         Connecting or connected; owned from here on.
     client_id : str
         The name brokers see.
-    setup_timeout_ms : int
-        For connecting and negotiating versions together.
+    limits : ConnectionLimits
+        Patience while setting up, and the longest answer.
     """
 
-    def __init__(self, node: str, transport: Transport, client_id: str, setup_timeout_ms: int, now_ms: int) -> None:
+    def __init__(self, node: str, transport: Transport, client_id: str, limits: ConnectionLimits, now_ms: int) -> None:
         self.node = node
         self._transport = transport
         self._client_id = client_id
-        self._assembler = FrameAssembler()
+        self._assembler = FrameAssembler(max_frame_bytes=limits.max_frame_bytes)
         self._outgoing = bytearray()
         self._queued: deque[tuple[Exchange, int]] = deque()
         self._in_flight: deque[_InFlight] = deque()
@@ -87,7 +95,7 @@ class Connection:
         self._correlation_id = 0
         self._is_connected = False
         self._ranges: dict[int, tuple[int, int]] | None = None
-        self._setup_deadline_ms = now_ms + setup_timeout_ms
+        self._setup_deadline_ms = now_ms + limits.setup_timeout_ms
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""

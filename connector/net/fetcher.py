@@ -21,12 +21,13 @@ from connector.model import ClusterView, FetchReply, OffsetRange
 from connector.net.accounts import FetchAccounts
 from connector.net.addresses import AddressBook
 from connector.net.clock import monotonic_ms
-from connector.net.connection import Answer, Exchange
+from connector.net.connection import Answer, ConnectionLimits, Exchange
 from connector.net.network import Event, Failure, Network
 from connector.net.transport import TcpTransports
 from connector.records.arrow import RowBuilder
 from connector.records.layout import scan_record_batches
 from connector.wire import fetch_reply, fetch_request, list_offsets, metadata
+from connector.wire.frames import DEFAULT_MAX_FRAME_BYTES
 from connector.wire.versions import Api
 
 __all__ = ["Fetcher"]
@@ -53,9 +54,10 @@ class Fetcher:
     def __init__(self, config: ClientConfig, rack: str | None) -> None:
         self._config = config
         self._engine = FetchEngine(_engine_settings(config, rack))
-        self._network = Network(
-            TcpTransports(config.receive_buffer_bytes), config.client_id, config.connect_timeout_ms, monotonic_ms
-        )
+        # An answer may exceed the limit that was asked for by one record batch, however large (KIP-74).
+        limits = ConnectionLimits(config.connect_timeout_ms, DEFAULT_MAX_FRAME_BYTES + config.fetch_max_bytes)
+        transports = TcpTransports(config.receive_buffer_bytes)
+        self._network = Network(transports, config.client_id, limits, monotonic_ms)
         self._addresses = AddressBook(config.bootstrap_servers)
         self._accounts = FetchAccounts(rack)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from connector.errors import BrokerError, ConnectFailed, ConnectorError, ProtocolViolation, TransportError
-from connector.net.connection import Answer, Connection, Exchange
+from connector.net.connection import Answer, Connection, ConnectionLimits, Exchange
 from connector.net.transport import TransportFactory
 
 __all__ = ["Address", "Event", "Failure", "Network"]
@@ -40,18 +40,18 @@ class Network:
         How to reach a broker.
     client_id : str
         The name brokers see.
-    setup_timeout_ms : int
-        For connecting and negotiating versions.
+    limits : ConnectionLimits
+        Of each connection.
     now : callable
         Milliseconds of a clock that never goes back.
     """
 
     def __init__(
-        self, open_transport: TransportFactory, client_id: str, setup_timeout_ms: int, now: Callable[[], int]
+        self, open_transport: TransportFactory, client_id: str, limits: ConnectionLimits, now: Callable[[], int]
     ) -> None:
         self._open_transport = open_transport
         self._client_id = client_id
-        self._setup_timeout_ms = setup_timeout_ms
+        self._limits = limits
         self._now = now
         self._selector = selectors.DefaultSelector()
         self._connections: dict[Address, Connection] = {}
@@ -67,7 +67,7 @@ class Network:
             except ConnectFailed as error:
                 self._failures.append(Failure(address, (exchange,), error))
                 return
-            connection = Connection(node, transport, self._client_id, self._setup_timeout_ms, now_ms)
+            connection = Connection(node, transport, self._client_id, self._limits, now_ms)
             self._connections[address] = connection
             self._selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE, address)
         self._attempt(address, partial(self._submit, connection, exchange, now_ms), exchange)

@@ -338,11 +338,16 @@ def test_an_own_ivy_settings_file_is_used(
     repository.mkdir(parents=True)
     jar = repository / "thing-1.0.jar"
     jar.write_bytes(b"a jar")
+    (repository / "thing-1.0.pom").write_text(
+        "<project><modelVersion>4.0.0</modelVersion>"
+        "<groupId>group</groupId><artifactId>thing</artifactId><version>1.0</version></project>"
+    )
+    layout = f"{tmp_path}/repository/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
     settings = tmp_path / "settings.xml"
     settings.write_text(
         f'<ivysettings><settings defaultResolver="own"/><caches defaultCacheDir="{tmp_path}/ivy"/>'
         f'<resolvers><filesystem name="own" m2compatible="true">'
-        f'<artifact pattern="{tmp_path}/repository/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>'
+        f'<ivy pattern="{layout}"/><artifact pattern="{layout}"/>'
         "</filesystem></resolvers></ivysettings>"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -16,7 +16,7 @@ from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from connector.errors import ConnectFailed, ConnectionLost, RemoteViolation, RequestTimedOut
 from connector.model import OffsetAnswer, OffsetQuery, TopicPartition
-from connector.net.connection import Connection, Exchange
+from connector.net.connection import Connection, ConnectionLimits, Exchange
 from connector.wire import list_offsets
 from connector.wire.versions import Api
 from tests.unit.wire.kio_entities import encode
@@ -107,7 +107,7 @@ def transport() -> ScriptedTransport:
 
 @pytest.fixture
 def connection(transport: ScriptedTransport) -> Connection:
-    return Connection("1 (h:9)", transport, "client", setup_timeout_ms=10_000, now_ms=0)
+    return Connection("1 (h:9)", transport, "client", ConnectionLimits(setup_timeout_ms=10_000), now_ms=0)
 
 
 def negotiate(connection: Connection, transport: ScriptedTransport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import Protocol
 
@@ -131,4 +132,4 @@ class TcpTransport:
     def _check_connect(self, code: int) -> None:
         if code not in _UNDER_WAY:
             self.close()
-            raise ConnectFailed(self._node, f"can't connect: {errno.errorcode.get(code, str(code))}")
+            raise ConnectFailed(self._node, f"can't connect ({os.strerror(code)}): is it up, and is the address right?")

@@ -1,7 +1,7 @@
 """Fetch Java archives from a Maven repository once, into the user's cache folder.
 
-The downloader is Apache Ivy, whose jar ships inside pyspark: no Maven, no Gradle and no archive unpacking. A set of jars
-appears in the cache under its final name only when it is complete; two processes never fetch the same set at once.
+The downloader is Apache Ivy, whose jar ships inside pyspark: no Maven, no Gradle and no archive unpacking. A set of
+jars appears in the cache under its final name only when it is complete; two processes never fetch the same set at once.
 
 Environment variables:
 

@@ -14,7 +14,7 @@ from streaming_app.local.cluster_view import ClusterViewer
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import JavaHome
 from streaming_app.local.ports import HOST
-from streaming_app.local.supervise import SupervisedProcess, telling_tail_of
+from streaming_app.local.supervise import SupervisedProcess, size_of, telling_tail_of
 
 __all__ = ["BrokerDied", "LocalBroker"]
 
@@ -69,6 +69,7 @@ class LocalBroker:
         self.port = address.port
         self.folder = folder
         self.process: SupervisedProcess | None = None
+        self._log_starts: dict[Path, int] = {}
         self.is_paused = False
         self._java = java
         self._class_path = class_path
@@ -121,6 +122,7 @@ class LocalBroker:
         """Start the process, on the same ports and data as before; returns before it is ready (`wait_ready`)."""
         if self.is_running:
             return
+        self._log_starts = {path: size_of(path) for path in (self.folder / "broker.log", self.folder / "console.log")}
         self.process = SupervisedProcess.start(
             self.java_command("kafka.Kafka", str(self.properties_path), jvm_options=self._jvm_options),
             name=f"Broker {self.node_id} ({self.rack})",
@@ -217,6 +219,6 @@ class LocalBroker:
             )
 
     def log_tail(self, line_count: int = 30) -> str:
-        """Return the end of its log, from its first error on, with what the JVM itself printed."""
-        parts = (telling_tail_of(self.folder / name, line_count) for name in ("broker.log", "console.log"))
+        """Return the end of its log since its last start, from the first error on, with what the JVM itself printed."""
+        parts = (telling_tail_of(path, line_count, start) for path, start in self._log_starts.items())
         return "\n".join(part for part in parts if part)

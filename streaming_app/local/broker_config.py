@@ -1,7 +1,7 @@
 """What a local broker is told: its properties, as a value, and the text of the file.
 
-Kafka's own defaults are for servers; what differs here keeps three brokers small and quick to start, to notice a death and
-to settle after it, and never changes what a client sees on the wire.
+Kafka's own defaults are for servers; what differs here keeps three brokers small and quick to start, to notice a death
+and to settle after it, and never changes what a client sees on the wire.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kafka's loaded classes, kept between starts: brokers come up in about half the time and share the memory.
 
-The JVM writes such an archive when it ends in order (class data sharing, JEP 350). So the first cluster on a machine has one
-broker record its classes, and later ones use what it left in the user's cache folder. A JVM ignores an archive that is
-not its own (another build of Java, changed jars).
+The JVM writes such an archive when it ends in order (class data sharing, JEP 350). So the first cluster on a machine
+has one broker record its classes, and later ones use what it left in the user's cache folder. A JVM ignores an archive
+that is not its own (another build of Java, changed jars).
 """
 
 from __future__ import annotations

@@ -70,8 +70,10 @@ class Demo:
 
     def run(self) -> DemoResult:
         """Run it all; nothing is left running, however it ends."""
-        config = load_settings(self._config_path, self._overrides("not started yet:1"))
-        topic = config.source.options["subscribe"]
+        config = load_settings(self._config_path, self._overrides(bootstrap_servers="not yet started"))
+        topic = config.source.options.get("subscribe")
+        if not topic:
+            raise LocalClusterError(f"{self._config_path} must name the demo's topic as `subscribe`.")
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         with ExitStack() as running:
@@ -230,7 +232,8 @@ class Demo:
         shown = os.path.relpath(self._folder)
         return (
             ("Parquet", os.path.relpath(config.sink.path)),
-            ("driver's metrics", f"{shown}/metrics/driver.prom (while it ran: {self._metrics_url})"),
+            ("driver's metrics", f"{shown}/metrics/driver.prom"),
+            ("", f"(while it ran: {self._metrics_url})"),
             ("executors' metrics", f"{shown}/metrics/executor-*.prom"),
             ("logs", f"{shown}/query.log, {shown}/kafka, {shown}/spark"),
             ("this report", f"{shown}/report.txt"),

@@ -37,7 +37,7 @@ VERSION_PATTERN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """An installed Java: its folder, where that was found, and its version (what it prints, and the number that counts)."""
+    """An installed Java: its folder, how that was found, the version text it prints, and the number that counts."""
 
     folder: Path
     found_by: str
@@ -153,7 +153,8 @@ def debian_package() -> str:
 def ensure_java() -> JavaHome:
     """Return a Java that is new enough, installing one where no password is needed for that.
 
-    That is: as root with apt-get, or with Homebrew on macOS. Raises `JavaMissing` with the command for a person elsewhere.
+    That is: as root with apt-get, or with Homebrew on macOS. Elsewhere it raises `JavaMissing` with the command for a
+    person.
     """
     try:
         return find_java()

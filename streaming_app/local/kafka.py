@@ -1,6 +1,7 @@
 """Three Kafka brokers in three racks on this machine (Apache Kafka in KRaft mode, no Docker).
 
-Kafka comes from KAFKA_HOME when that is set, else from Maven artifacts that are fetched once (`streaming_app.local.artifacts`).
+Kafka comes from KAFKA_HOME when that is set, else from Maven artifacts that are fetched once
+(`streaming_app.local.artifacts`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from streaming_app.local.artifacts import kafka_jars
 from streaming_app.local.broker import BrokerDied, LocalBroker

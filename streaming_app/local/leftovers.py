@@ -1,7 +1,7 @@
 """Find processes that a local cluster left behind: there should be none, ever.
 
-Every process of a cluster carries the cluster's folder in its environment, and so do its children (Spark executors, their
-Python daemons and workers), however far they moved from the process that started them.
+Every process of a cluster carries the cluster's folder in its environment, and so do its children (Spark executors,
+their Python daemons and workers), however far they moved from the process that started them.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Started by `streaming_app.local.supervise` as a script, with the standard librar
 milliseconds. It leads a session of its own, which keeps a terminal's Ctrl-C away from the command: the starting
 process decides what an interrupt means.
 
-Two signs say that the starting process is gone: its end of the lifeline (this program's standard input) is closed, which
-the kernel does at any kind of death, and this program's parent is another process, which also holds when a fork of
-the starting process still keeps the lifeline open.
+Two signs say that the starting process is gone: its end of the lifeline (this program's standard input) is closed,
+which the kernel does at any kind of death; or this program's parent is another process, which also holds when a fork
+of the starting process still keeps the lifeline open.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def main() -> int:
     job = json.loads(sys.argv[1])
     with os.fdopen(job["report_fd"], "w", encoding="utf-8") as report:
         try:
-            command = subprocess.Popen(  # noqa: S603 - running the given command is this program's purpose
+            command = subprocess.Popen(
                 job["argv"],
                 stdin=subprocess.DEVNULL,
                 process_group=0,
-                preexec_fn=die_with_supervisor,  # noqa: PLW1509 - this program has one thread
+                preexec_fn=die_with_supervisor,  # safe: this program has one thread
             )
         except OSError as error:
             report.write(f"error {error}")

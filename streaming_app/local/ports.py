@@ -1,8 +1,8 @@
 """Free TCP ports that stay free while a broker is down.
 
 Ports come from below the range that systems give to outgoing connections (Linux from 32768, macOS from 49152). A port
-inside that range can be taken by any outgoing connection while its broker is down; worse, a client that keeps trying to reach
-the dead broker on the loopback address can be given that very port as its own and then connects to itself.
+inside that range can be taken by any outgoing connection while its broker is down; worse, a client that keeps trying
+to reach the dead broker on the loopback address can be given that very port as its own and then connects to itself.
 """
 
 from __future__ import annotations

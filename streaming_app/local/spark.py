@@ -32,6 +32,8 @@ __all__ = ["LocalSpark", "LocalWorker"]
 
 RACK_VARIABLE: Final = "KAFKA_CLIENT_RACK"
 DAEMON_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+MASTER_JAVA_OPTIONS: Final = "-Dspark.port.maxRetries=0 -Dspark.master.rest.enabled=false"
+"""A taken port must be an error (workers are not told of the next one up); the REST server's port is a fixed one."""
 START_ATTEMPTS: Final = 3
 READY_TIMEOUT_S: Final = 90.0
 STOP_GRACE_S: Final = 5.0
@@ -240,7 +242,8 @@ class LocalSpark:
                 return
             if time.monotonic() > deadline:
                 raise LocalClusterError(
-                    f"The Spark master does not list {expected} workers after {timeout_s:g} s: is the machine overloaded?",
+                    f"The Spark master does not list {expected} workers after {timeout_s:g} s: "
+                    "free the machine of other load and try again.",
                     "\n".join(f"[{daemon.name}]\n{daemon.log_tail(10)}" for daemon in self._daemons()),
                 )
             time.sleep(POLL_S)
@@ -266,16 +269,28 @@ class LocalSpark:
                 "--webui-port",
                 str(ui_port),
             ),
-            # A taken port must be an error: the next one up would not be the one that workers are told.
-            environment | {"SPARK_DAEMON_JAVA_OPTS": f"{DAEMON_JAVA_OPTIONS} -Dspark.port.maxRetries=0"},
+            environment | {"SPARK_DAEMON_JAVA_OPTS": f"{DAEMON_JAVA_OPTIONS} {MASTER_JAVA_OPTIONS}"},
             is_temporary=is_temporary,
         )
         self.workers = tuple(
             self._make_worker(number, rack, folder, environment) for number, rack in enumerate(self.racks, start=1)
         )
-        for daemon in self._daemons():
-            daemon.start()
+        self.master.start()
+        self._wait_master_answers(self.master)  # a worker that finds no master waits several seconds before it retries
+        for worker in self.workers:
+            worker.start()
         self.wait_ready()
+
+    def _wait_master_answers(self, master: SparkDaemon) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while self.state().get("status") != "ALIVE":
+            master.check_alive()
+            if time.monotonic() > deadline:
+                raise LocalClusterError(
+                    f"{master.name} does not answer after {READY_TIMEOUT_S:g} s: free the machine of other load.",
+                    master.log_tail(),
+                )
+            time.sleep(POLL_S)
 
     def _make_worker(self, number: int, rack: str | None, folder: Path, environment: Mapping[str, str]) -> LocalWorker:
         own_folder = folder / f"worker-{number}"

@@ -1,7 +1,7 @@
 """Format the data folders of a cluster's brokers, with Kafka's own tool but one JVM start for all of them.
 
-The tool formats the first broker's folder; the others get copies with a node id and a directory id of their own, which is
-all that differs when the tool formats each (with a static controller quorum the bootstrap records name no node).
+The tool formats the first broker's folder; the others get copies with a node id and a directory id of their own, which
+is all that differs when the tool formats each (with a static controller quorum the bootstrap records name no node).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def format_storage(brokers: Sequence[LocalBroker], jvm_options: Sequence[str]) -
     )
     if done.returncode != 0:
         raise LocalClusterError(
-            f"Kafka refuses the configuration of the brokers ({first.properties_path}): correct what broker_config sets.",
+            f"Kafka refuses the brokers' configuration ({first.properties_path}): correct what broker_config sets.",
             "\n".join(done.stdout.splitlines()[-15:]),
         )
     for other in others:

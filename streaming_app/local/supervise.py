@@ -1,8 +1,8 @@
 """Start a program so that it never outlives this process, whatever happens to this process.
 
-Each program runs under its own small supervisor (`streaming_app.local.lifeline`), which holds a pipe from here and leads
-a session of its own. When this process ends, however (return, exception, Ctrl-C, SIGKILL), the pipe closes and the
-supervisor ends the program's process group. Works on Linux and macOS.
+Each program runs under its own small supervisor (`streaming_app.local.lifeline`), which holds a pipe from here and
+leads a session of its own. When this process ends, however (return, exception, Ctrl-C, SIGKILL), the pipe closes and
+the supervisor ends the program's process group. Works on Linux and macOS.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, Self
 from streaming_app.local import lifeline
 from streaming_app.local.errors import LocalClusterError
 
-__all__ = ["SupervisedProcess", "tail_of", "telling_tail_of"]
+__all__ = ["SupervisedProcess", "size_of", "tail_of", "telling_tail_of"]
 
 ORPHAN_GRACE_S: Final = 2.0
 """How long an orphaned program may take to end before it is killed."""
@@ -29,19 +29,27 @@ KILL_WAIT_S: Final = 30.0
 ERROR_LINE: Final = re.compile(r" (ERROR|FATAL) |^Exception in thread|^Error: ")
 
 
-def telling_tail_of(path: Path, line_count: int = 30) -> str:
-    """Return the end of a log from its first ERROR on, or the last lines when the end has none."""
-    lines = tail_of(path, 10 * line_count).splitlines()
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 when it does not exist."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def telling_tail_of(path: Path, line_count: int = 30, start_byte: int = 0) -> str:
+    """Return the end of a log from its first ERROR on, or the last lines when the end has none.
+
+    What stands before `start_byte` was written by an earlier run and tells nothing of this one.
+    """
+    lines = tail_of(path, 10 * line_count, start_byte).splitlines()
     first = next((number for number, line in enumerate(lines) if ERROR_LINE.search(line)), len(lines) - line_count)
     return "\n".join(lines[max(0, first) :][:line_count])
 
 
-def tail_of(path: Path, line_count: int = 30) -> str:
+def tail_of(path: Path, line_count: int = 30, start_byte: int = 0) -> str:
     """Return the last lines of a text file; empty when the file does not exist."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 400 * line_count))
+            file.seek(max(start_byte, size - 400 * line_count))
             text = file.read().decode("utf-8", errors="replace")
     except FileNotFoundError:
         return ""
@@ -61,10 +69,13 @@ class SupervisedProcess:
         Where its standard output and standard error go.
     """
 
-    def __init__(self, name: str, pid: int, log_path: Path, supervisor: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, name: str, pid: int, log_path: Path, log_start: int, supervisor: subprocess.Popen[bytes]
+    ) -> None:
         self.name = name
         self.pid = pid
         self.log_path = log_path
+        self._log_start = log_start
         self._supervisor = supervisor
 
     @classmethod
@@ -92,6 +103,7 @@ class SupervisedProcess:
         LocalClusterError
             The program can't be executed.
         """
+        log_start = size_of(log_path)
         report_read, report_write = os.pipe()
         job = {
             "argv": list(argv),
@@ -118,7 +130,7 @@ class SupervisedProcess:
         if state != "pid":
             supervisor.communicate()
             raise LocalClusterError(f"{name} can't be started: {detail or 'its supervisor ended'}", tail_of(log_path))
-        return cls(name, int(detail), log_path, supervisor)
+        return cls(name, int(detail), log_path, log_start, supervisor)
 
     def poll(self) -> int | None:
         """Return the exit code (128 + signal number when a signal ended it), or None while it runs."""
@@ -160,8 +172,8 @@ class SupervisedProcess:
         self.kill()
 
     def log_tail(self, line_count: int = 30) -> str:
-        """Return the end of its output, from its first error on."""
-        return telling_tail_of(self.log_path, line_count)
+        """Return the end of its output, from its first error on; nothing of earlier runs with the same log."""
+        return telling_tail_of(self.log_path, line_count, self._log_start)
 
     def _close_lifeline(self) -> None:
         if self._supervisor.stdin is not None:

@@ -1,4 +1,4 @@
-"""A program that starts brokers and Spark, keeps every executor busy, and waits to be ended. Run by test_local_cluster."""
+"""Start brokers and Spark, keep every executor busy, and wait to be ended (run by test_local_cluster)."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from streaming_app.local.kafka import LocalKafka
 from streaming_app.local.spark import LocalSpark
 
 
-def hold(_: Iterator[int], flags: str) -> Iterator[int]:
+def hold(flags: str) -> Iterator[int]:
     Path(flags, str(os.getpid())).touch()
     time.sleep(600)
     yield 0
@@ -25,9 +25,7 @@ def main(flags: str) -> None:
         builder = SparkSession.builder.config("spark.ui.enabled", "false")
         for key, value in spark.driver_conf.items():
             builder = builder.config(key, value)
-        tasks = (
-            builder.getOrCreate().sparkContext.parallelize(range(3), 3).mapPartitions(lambda rows: hold(rows, flags))
-        )
+        tasks = builder.getOrCreate().sparkContext.parallelize(range(3), 3).mapPartitions(lambda _: hold(flags))
         threading.Thread(target=tasks.count, daemon=True).start()
         while len(os.listdir(flags)) < 3:
             time.sleep(0.05)

@@ -55,7 +55,7 @@ def consume(cluster: LocalKafka, topic: str, count: int, **config: str) -> list[
     deadline = time.monotonic() + WAIT_S
     while len(values) < count:
         assert time.monotonic() < deadline
-        values += [message.value() for message in consumer.consume(count, 0.5) if message.error() is None]
+        values += [message.value() or b"" for message in consumer.consume(count, 0.5) if message.error() is None]
     consumer.close()
     return values
 
@@ -63,7 +63,9 @@ def consume(cluster: LocalKafka, topic: str, count: int, **config: str) -> list[
 def commands_of(marker: str) -> list[str]:
     """Return the whole command lines of the processes with a marker in their environment."""
     pids = ",".join(str(left.pid) for left in leftover_processes(marker))
-    return subprocess.run(["ps", "-ww", "-o", "command=", "-p", pids], capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", pids], capture_output=True, text=True
+    ).stdout.splitlines()
 
 
 def is_listening(address: str) -> bool:
@@ -342,12 +344,12 @@ def test_an_own_ivy_settings_file_is_used(
         "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>group</groupId><artifactId>thing</artifactId><version>1.0</version></project>"
     )
-    layout = f"{tmp_path}/repository/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+    layout = f"{tmp_path}/repository/[organisation]/[module]/[revision]/[module]-[revision]"
     settings = tmp_path / "settings.xml"
     settings.write_text(
         f'<ivysettings><settings defaultResolver="own"/><caches defaultCacheDir="{tmp_path}/ivy"/>'
         f'<resolvers><filesystem name="own" m2compatible="true">'
-        f'<ivy pattern="{layout}"/><artifact pattern="{layout}"/>'
+        f'<ivy pattern="{layout}.pom"/><artifact pattern="{layout}.[ext]"/>'
         "</filesystem></resolvers></ivysettings>"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -371,7 +373,7 @@ def test_kafka_home_is_used_when_set(kafka_class_path: str, monkeypatch: pytest.
 
 def test_a_kafka_home_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KAFKA_HOME", str(tmp_path))
-    with pytest.raises(LocalClusterError, match="is no Apache Kafka 4 .*unset it"):
+    with pytest.raises(LocalClusterError, match=r"is no Apache Kafka 4 .*unset it"):
         LocalKafka().start()
 
 

@@ -29,7 +29,7 @@ def written(spark, tmp_path_factory) -> Path:
     writer.trigger(availableNow=True).start().awaitTermination()
     left_over = next((folder / "out").rglob("part-*.parquet"))
     left_over.with_name("part-of-a-failed-attempt.parquet").write_bytes(left_over.read_bytes())
-    return folder / "out"
+    return Path(folder, "out")
 
 
 def test_the_manifest_names_the_files_that_spark_reads(spark, written):

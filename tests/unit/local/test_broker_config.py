@@ -38,7 +38,7 @@ def test_ones_own_configuration_wins() -> None:
 
 def test_a_single_broker_asks_for_no_more_replicas_than_there_are() -> None:
     told = broker_properties(QUORUM[0], QUORUM[:1], Path("/data"), selector=True, overrides={})
-    factors = {value for key, value in told.items() if key.endswith("replication.factor") or key.endswith("min.isr")}
+    factors = {value for key, value in told.items() if key.endswith(("replication.factor", "min.isr"))}
     assert factors == {"1"}
 
 

@@ -1,5 +1,7 @@
 """Which Java is taken, and what a person is told when there is none."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def make_java(folder: Path, printed: str, exit_code: int = 0) -> Path:
 @pytest.fixture(autouse=True)
 def only_java_home_and_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "SYSTEM_FOLDERS", ())
-    monkeypatch.setattr(java.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
 
 
 def test_java_home_comes_before_path(tmp_path: Path) -> None:
@@ -96,13 +98,14 @@ def run_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apt_exit_code: 
     installed = tmp_path / "jvm"
     script = programs / "apt-get"
     script.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$1" = install ] || exit 0\n[ {apt_exit_code} = 0 ] || exit {apt_exit_code}\n'
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$1" = install ] || exit 0\n'
+        f"[ {apt_exit_code} = 0 ] || exit {apt_exit_code}\n"
         f"/bin/mkdir -p {installed}/17/bin && /bin/ln -s {tmp_path}/template/bin/java {installed}/17/bin/java\n"
     )
     script.chmod(0o755)
     make_java(tmp_path / "template", 'openjdk version "17.0.9"')
     monkeypatch.setattr(java, "SYSTEM_FOLDERS", ((str(installed), "*"),))
-    monkeypatch.setattr(java.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(programs))
     return installed / "17"
@@ -122,7 +125,7 @@ def test_a_failed_installation_says_what_failed(tmp_path: Path, monkeypatch: pyt
 
 def test_without_root_nothing_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_install(tmp_path, monkeypatch, apt_exit_code=0)
-    monkeypatch.setattr(java.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(JavaMissing, match=r"run `sudo apt-get install -y default-jre-headless`"):
         java.ensure_java()
     assert not (tmp_path / "calls").exists()

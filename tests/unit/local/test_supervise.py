@@ -167,10 +167,17 @@ def test_tail_is_the_end_and_survives_bytes_that_are_no_text(tmp_path: Path) -> 
 
 def test_the_telling_tail_starts_with_the_first_error(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    lines = [f"09:00 INFO {number}" for number in range(50)]
+    lines = [f"09:00 INFO {number}" for number in range(20)]
     log.write_text("\n".join([*lines, "09:01 ERROR the cause", "\tat Some.java", *lines]))
     assert telling_tail_of(log, 3).splitlines() == ["09:01 ERROR the cause", "\tat Some.java", "09:00 INFO 0"]
     log.write_text("\n".join(lines))
-    assert telling_tail_of(log, 2).splitlines() == ["09:00 INFO 48", "09:00 INFO 49"]
+    assert telling_tail_of(log, 2).splitlines() == ["09:00 INFO 18", "09:00 INFO 19"]
     log.write_text("only")
     assert telling_tail_of(log, 2) == "only"
+
+
+def test_the_tail_leaves_out_what_an_earlier_run_wrote(marked: Path) -> None:
+    start(marked, "sh", "-c", "echo 09:00 ERROR of the first run").wait(ENDS_WITHIN_S)
+    second = start(marked, "sh", "-c", "echo of the second run")
+    second.wait(ENDS_WITHIN_S)
+    assert second.log_tail() == "of the second run"

@@ -87,7 +87,11 @@ class TcpTransport:
         if receive_buffer_bytes >= 0:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._is_connected = False
-        self._check_connect(self._socket.connect_ex(address))
+        try:
+            self._check_connect(self._socket.connect_ex(address))
+        except ConnectFailed:
+            self.close()  # nobody owns it yet
+            raise
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""
@@ -131,5 +135,4 @@ class TcpTransport:
 
     def _check_connect(self, code: int) -> None:
         if code not in _UNDER_WAY:
-            self.close()
             raise ConnectFailed(self._node, f"can't connect ({os.strerror(code)}): is it up, and is the address right?")

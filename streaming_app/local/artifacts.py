@@ -19,7 +19,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -32,12 +31,14 @@ from xml.etree import ElementTree as Xml
 
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import find_java
+from streaming_app.local.supervise import run_supervised
 
 __all__ = ["KAFKA_VERSION", "cache_folder", "fetch", "kafka_jars", "oracle_jars", "spark_home"]
 
 KAFKA_VERSION: Final = "4.4.0"
 LOG4J_VERSION: Final = "2.25.5"
 """The one that Kafka brings as log4j-core; the binding must be the same."""
+DOWNLOAD_TIMEOUT_S: Final = 1800.0
 COMPLETE_MARKER: Final = "complete.json"
 IVY_PROBLEM_SIGNS: Final = (
     "UNRESOLVED DEPENDENCY:",
@@ -106,7 +107,9 @@ def fetch(
         jars = complete_jars(folder)
         if jars:
             return jars
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{set_name}-") as name:
+        for abandoned in folder.parent.glob(f".{folder.name}-*"):  # a process that was killed while it held the lock
+            shutil.rmtree(abandoned, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
             download = Path(name)
             write_ivy_file(download / "ivy.xml", coordinates, transitive=transitive, exclude=exclude)
             run_ivy(set_name, download)
@@ -184,19 +187,17 @@ def run_ivy(set_name: str, download: Path) -> None:
         *("-jar", str(ivy_jars[-1]), "-settings", settings, "-ivy", str(download / "ivy.xml")),
         *("-retrieve", f"{download}/jars/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"),
     ]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=download
-    )
-    if done.returncode != 0:
+    log = download / "ivy.log"
+    code = run_supervised(command, name=f"The download of {set_name}", log_path=log, timeout_s=DOWNLOAD_TIMEOUT_S)
+    if code != 0:
         source = f"the settings of {own_settings}" if own_settings else mirror or "Maven Central"
-        problems = [
-            line.strip() for line in done.stdout.splitlines() if any(sign in line for sign in IVY_PROBLEM_SIGNS)
-        ]
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        problems = [line.strip() for line in lines if any(sign in line for sign in IVY_PROBLEM_SIGNS)]
         raise LocalClusterError(
             f"The jars of {set_name} can't be fetched from {source} (needed once; they are kept in {cache_folder()}): "
             "check the network or its proxy, or set KAFKA_FOLLOWER_MAVEN_REPO to a mirror that you can reach"
             + (", or set KAFKA_HOME to an installed Apache Kafka 4." if set_name.startswith("kafka-") else "."),
-            "\n".join(dict.fromkeys(problems or done.stdout.splitlines()[-15:])),
+            "\n".join(dict.fromkeys(problems or lines[-15:])),
         )
 
 

@@ -35,7 +35,7 @@ SYSTEM_FOLDERS: Final = (
 VERSION_PATTERN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: it must load under the Python of the system, however old
 class JavaHome:
     """An installed Java: its folder, how that was found, the version text it prints, and the number that counts."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -229,11 +230,24 @@ class LocalKafka:
         self.wait_until(is_wanted, f"the in-sync replicas of {topic} are {sorted(wanted)}", timeout_s)
 
     def wait_until(self, condition: Callable[[], bool], description: str, timeout_s: float) -> None:
-        """Block until `condition` holds; `LocalClusterError` names it with the brokers' logs when it never does."""
+        """Block until `condition` holds; while a broker it asks does not answer, it does not hold.
+
+        Raises
+        ------
+        LocalClusterError
+            It did not hold in time; `description` says what, and the brokers' logs are attached.
+        """
         deadline = time.monotonic() + timeout_s
-        while not condition():
+        silence: KafkaException | None = None
+        while True:
+            try:
+                if condition():
+                    return
+            except KafkaException as error:
+                silence = error
             if time.monotonic() > deadline:
-                raise LocalClusterError(f"Waited {timeout_s:g} s in vain until {description}.", self.log_tail())
+                problem = f"Waited {timeout_s:g} s in vain until {description}."
+                raise LocalClusterError(problem, self.log_tail()) from silence
             time.sleep(POLL_S)
 
     def _answering_brokers(self) -> list[LocalBroker]:

@@ -28,7 +28,7 @@ from streaming_app.local.leftovers import CLUSTER_MARKER, wait_nothing_left
 from streaming_app.local.ports import HOST, free_ports
 from streaming_app.local.supervise import SupervisedProcess
 
-__all__ = ["LocalSpark", "LocalWorker"]
+__all__ = ["DaemonDied", "LocalSpark", "LocalWorker", "SparkDaemon"]
 
 RACK_VARIABLE: Final = "KAFKA_CLIENT_RACK"
 DAEMON_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
@@ -115,7 +115,10 @@ class SparkDaemon:
 class LocalWorker(SparkDaemon):
     """One worker; `rack` is what its executors find in ``KAFKA_CLIENT_RACK`` (None: they find nothing)."""
 
-    rack: str | None = None
+    @property
+    def rack(self) -> str | None:
+        """The rack of its executors."""
+        return self.environment.get(RACK_VARIABLE)
 
 
 class LocalSpark:
@@ -299,7 +302,7 @@ class LocalSpark:
         if rack is not None:
             own[RACK_VARIABLE] = rack
             own |= self._rack_environment.get(rack, {})
-        worker = LocalWorker(
+        return LocalWorker(
             f"Spark worker {number} ({rack or 'no rack'})",
             own_folder,
             (
@@ -310,8 +313,6 @@ class LocalSpark:
             own,
             is_temporary=self._wanted_folder is None,
         )
-        worker.rack = rack
-        return worker
 
     def _daemon_environment(self, folder: Path, java: JavaHome) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "_SPARK"))}

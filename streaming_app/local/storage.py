@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import subprocess
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 
 from streaming_app.local.broker import LocalBroker
 from streaming_app.local.errors import LocalClusterError
+from streaming_app.local.supervise import run_supervised, telling_tail_of
 
 __all__ = ["format_storage"]
 
@@ -36,20 +36,19 @@ def format_storage(brokers: Sequence[LocalBroker], jvm_options: Sequence[str]) -
     if all((broker.data_folder / IDENTITY_FILE).exists() for broker in brokers):
         return
     arguments = ("format", "--cluster-id", new_uuid(), "--config", str(first.properties_path), "--ignore-formatted")
-    done = subprocess.run(
+    log = first.folder / "format.log"
+    log.unlink(missing_ok=True)
+    code = run_supervised(
         first.java_command("kafka.tools.StorageTool", *arguments, jvm_options=jvm_options),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=FORMAT_TIMEOUT_S,
-        check=False,
+        name="Kafka's storage tool",
+        log_path=log,
+        timeout_s=FORMAT_TIMEOUT_S,
         env={**os.environ, **first.environment},
     )
-    if done.returncode != 0:
+    if code != 0:
         raise LocalClusterError(
             f"Kafka refuses the brokers' configuration ({first.properties_path}): correct what broker_config sets.",
-            "\n".join(done.stdout.splitlines()[-15:]),
+            telling_tail_of(log),
         )
     for other in others:
         shutil.copytree(first.data_folder, other.data_folder, dirs_exist_ok=True)

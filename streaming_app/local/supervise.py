@@ -21,7 +21,7 @@ from typing import Final, Self
 from streaming_app.local import lifeline
 from streaming_app.local.errors import LocalClusterError
 
-__all__ = ["SupervisedProcess", "size_of", "tail_of", "telling_tail_of"]
+__all__ = ["SupervisedProcess", "run_supervised", "size_of", "tail_of", "telling_tail_of"]
 
 ORPHAN_GRACE_S: Final = 2.0
 """How long an orphaned program may take to end before it is killed."""
@@ -54,6 +54,28 @@ def tail_of(path: Path, line_count: int = 30, start_byte: int = 0) -> str:
     except FileNotFoundError:
         return ""
     return "\n".join(text.splitlines()[-line_count:])
+
+
+def run_supervised(
+    argv: Sequence[str], *, name: str, log_path: Path, timeout_s: float, env: Mapping[str, str] | None = None
+) -> int:
+    """Run a program to its end and return its exit code; its output is in `log_path`, and it never outlives us.
+
+    Raises
+    ------
+    LocalClusterError
+        It can't be executed or took longer than `timeout_s`.
+    """
+    program = SupervisedProcess.start(argv, name=name, log_path=log_path, env=env)
+    try:
+        return program.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise LocalClusterError(
+            f"{name} was given up after {timeout_s:g} s: free the machine of other load and try again.",
+            program.log_tail(),
+        ) from None
+    finally:
+        program.kill()
 
 
 class SupervisedProcess:

@@ -11,7 +11,12 @@ from streaming_app.local.leftovers import leftover_processes, wait_nothing_left
 from streaming_app.local.supervise import SupervisedProcess
 from tests.app.launching import start, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.integration,
+    pytest.mark.timeout(400),
+    pytest.mark.usefixtures("kafka_class_path"),
+]
 
 ORDER_COUNT = 30_000
 START_IN_FOLDER = (

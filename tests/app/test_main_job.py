@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from streaming_app.local.artifacts import oracle_jars
 from streaming_app.local.kafka import LocalKafka
 from streaming_app.local.order_events import order_events
 from streaming_app.local.ports import free_ports
@@ -49,11 +48,11 @@ def produce(kafka: LocalKafka, topic: str) -> dict[int, LogBounds]:
 class Job:
     """Runs of one job on one checkpoint."""
 
-    def __init__(self, folder: Path, kafka: LocalKafka, source_format: str, topic: str) -> None:
+    def __init__(self, folder: Path, kafka: LocalKafka, source_format: str, topic: str, jars: str = "") -> None:
         self.folder = folder
         self.topic = topic
         self.metrics_port = free_ports(1)[0]
-        self._arguments = ("--jars", ",".join(map(str, oracle_jars()))) if source_format == "kafka" else ()
+        self._arguments = ("--jars", jars) if jars else ()
         self.config_path = folder / "job.toml"
         self.config_path.write_text(
             f"""
@@ -88,10 +87,11 @@ class Job:
 
 
 @pytest.mark.parametrize("source_format", ["kafka_follower", "kafka"])
-def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, topic, tmp_path, source_format):
+def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, topic, tmp_path, source_format, request):
     name = topic("orders")
+    jars = request.getfixturevalue("oracle_jars") if source_format == "kafka" else ""
     held = produce(kafka_cluster, name)
-    job = Job(tmp_path, kafka_cluster, source_format, name)
+    job = Job(tmp_path, kafka_cluster, source_format, name, jars)
 
     process = job.start()
     try:

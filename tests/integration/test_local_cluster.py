@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -176,9 +177,19 @@ def test_a_stopped_broker_hands_its_leadership_over_first(
     cluster.broker(1).stop()
     assert not listens(cluster.broker(1))
     cluster.wait_until(lambda: cluster.leaders(name) == {0: 2}, "broker 2 leads", WAIT_S)
-    cluster.broker(1).start()
-    cluster.broker(1).wait_ready()
+
+
+def test_a_stopped_broker_comes_back(private_kafka_cluster: ClusterFactory, topic: Callable[..., str]) -> None:
+    cluster = private_kafka_cluster()
+    name = topic()
+    cluster.create_topic(name, replica_assignment=[[1, 2, 3]])
+    broker, port = cluster.broker(1), cluster.broker(1).port
+    broker.stop()
+    cluster.wait_for_isr(name, {2, 3})
+    broker.start()
+    broker.wait_ready()
     cluster.wait_for_isr(name, {1, 2, 3})
+    assert broker.port == port
 
 
 def test_a_paused_broker_is_silent_until_it_is_resumed(
@@ -333,14 +344,12 @@ def test_no_way_to_the_repository_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     assert not list(tmp_path.rglob("*.jar"))
 
 
-def test_an_own_ivy_settings_file_is_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kafka_class_path: str
-) -> None:
-    repository = tmp_path / "repository" / "group" / "thing" / "1.0"
-    repository.mkdir(parents=True)
-    jar = repository / "thing-1.0.jar"
-    jar.write_bytes(b"a jar")
-    (repository / "thing-1.0.pom").write_text(
+@pytest.fixture
+def own_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kafka_class_path: str) -> Path:
+    """Have everything fetched from a repository of our own, into a cache of our own; return the one jar it has."""
+    folder = tmp_path / "repository" / "group" / "thing" / "1.0"
+    folder.mkdir(parents=True)
+    (folder / "thing-1.0.pom").write_text(
         "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>group</groupId><artifactId>thing</artifactId><version>1.0</version></project>"
     )
@@ -354,10 +363,39 @@ def test_an_own_ivy_settings_file_is_used(
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("KAFKA_FOLLOWER_IVY_SETTINGS", str(settings))
+    jar = folder / "thing-1.0.jar"
+    jar.write_bytes(b"a jar")
+    return jar
+
+
+def test_an_own_ivy_settings_file_is_used_and_once_is_enough(own_repository: Path) -> None:
     (fetched,) = artifacts.fetch("thing", ["group:thing:1.0"], transitive=False)
     assert fetched.read_bytes() == b"a jar"
-    jar.unlink()
+    own_repository.unlink()
     assert artifacts.fetch("thing", ["group:thing:1.0"], transitive=False) == [fetched]
+
+
+def test_two_that_want_the_same_jars_fetch_them_once(own_repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_ivy, runs = artifacts.run_ivy, []
+
+    def counted(set_name: str, download: Path) -> None:
+        runs.append(download)
+        run_ivy(set_name, download)
+
+    monkeypatch.setattr(artifacts, "run_ivy", counted)
+    with ThreadPoolExecutor(2) as pool:  # each opens the lock file itself, as two processes do
+        one, two = pool.map(lambda _: artifacts.fetch("thing", ["group:thing:1.0"]), range(2))
+    assert one == two
+    assert len(runs) == 1
+
+
+def test_what_a_killed_download_left_is_cleared_away(own_repository: Path) -> None:
+    (fetched,) = artifacts.fetch("thing", ["group:thing:1.0"])
+    (fetched.parent.parent / f".{fetched.parent.name}-abandoned").mkdir()
+    (fetched.parent / "complete.json").unlink()
+    assert artifacts.fetch("thing", ["group:thing:1.0"]) == [fetched]
+    names = {path.name for path in fetched.parent.parent.iterdir()}
+    assert names == {fetched.parent.name, f"{fetched.parent.name}.lock"}
 
 
 def test_kafka_home_is_used_when_set(kafka_class_path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def make_java(folder: Path, printed: str, exit_code: int = 0) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def only_java_home_and_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_java_home_and_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "no-package-manager"))
     monkeypatch.setattr(java, "SYSTEM_FOLDERS", ())
     monkeypatch.setattr(sys, "platform", "linux")
 

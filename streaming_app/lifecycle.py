@@ -197,25 +197,14 @@ class _Callback:
     def __init__(self, function: Callable[[], None]) -> None:
         self.run = function
 
-    def hashCode(self) -> int:  # noqa: N802 - Java's name
-        """Answer for ``Object.hashCode``: the JVM has no other way to ask a proxy."""
-        return hash(self.run) & 0x7FFFFFFF
-
-    def equals(self, other: object) -> bool:
-        """Answer for ``Object.equals``."""
-        return other is self
-
-    def toString(self) -> str:  # noqa: N802 - Java's name
-        """Answer for ``Object.toString``: what Hadoop's log calls the hook."""
-        return "graceful stop of the streaming query"
-
 
 class _JvmHook:
     """One entry in Hadoop's ``ShutdownHookManager``, which runs hooks by priority before the JVM ends.
 
-    Counterpart: ``org.apache.hadoop.util.ShutdownHookManager``. It removes a hook by identity, and Py4J makes a new
-    proxy each time a Python object crosses over; so the hook is a Java object that holds the proxy: a thread that is
-    never started.
+    Counterpart: ``org.apache.hadoop.util.ShutdownHookManager``. It keeps hooks in a hash set and removes them by
+    identity. A Py4J proxy would have to answer ``hashCode``, ``equals`` and ``toString`` from Python, and could never
+    be removed, since a new one is made each time a Python object crosses over. So the hook is a Java object that holds
+    the proxy: a thread that is never started.
     """
 
     def __init__(self, spark: SparkSession, function: Callable[[], None], timeout_s: float) -> None:

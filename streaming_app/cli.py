@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands.add_parser("run", help="run a job file as a streaming query", description=RUN_DESCRIPTION)
     )
     arguments = parser.parse_args(argv)
-    from streaming_app.main import run_file  # a second of Spark's modules, which --help can do without
+    from streaming_app.job import run_file  # a second of Spark's modules, which --help can do without
 
     return run_file(arguments.config)
 

@@ -29,7 +29,15 @@ from typing import TYPE_CHECKING, Final, Self
 from connector.errors import ConfigError, ConfigProblem
 from connector.metrics.address import metrics_url
 from connector.metrics.catalog import RACK_INFO, starting_series
-from connector.metrics.executor_folder import LOG_FILE, PORT_FILE, lock_folder, make_folder, named_folders, read_address
+from connector.metrics.executor_folder import (
+    LOG_FILE,
+    PORT_FILE,
+    is_served,
+    lock_folder,
+    make_folder,
+    named_folders,
+    read_address,
+)
 from connector.metrics.process_tree import ProcessIdentity, find_executor
 from connector.metrics.recorder import NullRecorder, Recorder
 from connector.metrics.slot import SlotRecorder
@@ -179,17 +187,10 @@ def list_endpoints(root: Path | None = None) -> list[Endpoint]:
     for name, folder in named_folders(root):
         try:
             address = read_address(folder)
-            # A folder that was never served is not probed: a worker that is about to start its exporter would take
-            # our lock for an exporter's.
-            if address is None:
-                continue
-            descriptor = lock_folder(folder)
+            if address is not None and is_served(name, folder):
+                endpoints.append(Endpoint(name.executor.pid, *address, folder))
         except (FileNotFoundError, PermissionError):
             continue  # just gone; another user's
-        if descriptor is not None:
-            os.close(descriptor)
-            continue  # its exporter died
-        endpoints.append(Endpoint(name.executor.pid, *address, folder))
     return endpoints
 
 

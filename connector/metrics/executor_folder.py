@@ -6,6 +6,7 @@
         counter_<slot>.db           counters of a slot; locked by the worker that holds the slot
         gauge_mostrecent_<slot>.db  gauges of that slot
         port                        host:port that the exporter serves
+        exporter                    the exporter's process id and start
         exporter.log                what the exporter said before it served
 
 Locks are BSD locks: the kernel drops them with their process, however it ends. The name holds the executor's start,
@@ -23,7 +24,7 @@ import stat
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from connector.metrics.process_tree import ProcessIdentity, is_running
+from connector.metrics.process_tree import ProcessIdentity, is_running, read_entry
 
 __all__ = [
     "FolderName",
@@ -31,16 +32,19 @@ __all__ = [
     "PORT_FILE",
     "counter_path",
     "gauge_path",
+    "is_served",
     "lock_folder",
     "make_folder",
     "named_folders",
     "read_address",
     "remove_stale_folders",
     "value_paths",
+    "write_exporter",
 ]
 
 PORT_FILE: Final = "port"
 LOG_FILE: Final = "exporter.log"
+_EXPORTER_FILE: Final = "exporter"
 _NAME_PATTERN: Final = re.compile(r"kafka-follower-(\d+)-(\d+)-(\w+)", re.ASCII)
 
 
@@ -123,6 +127,36 @@ def lock_folder(folder: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def write_exporter(folder: Path) -> None:
+    """Say that this process is the folder's exporter."""
+    entry = read_entry(os.getpid())
+    if entry is not None:
+        (folder / _EXPORTER_FILE).write_text(f"{os.getpid()} {entry.identity.start}\n", encoding="ascii")
+
+
+def is_served(name: FolderName, folder: Path) -> bool:
+    """Tell whether the folder's exporter runs.
+
+    Within our pid namespace this takes no lock: a worker that looks at the same moment would take ours for an
+    exporter's, and start none.
+
+    Raises
+    ------
+    OSError
+        The folder is gone or not ours.
+    """
+    if name.pid_namespace == _own_pid_namespace():
+        try:
+            pid, _, start = (folder / _EXPORTER_FILE).read_text(encoding="ascii").strip().partition(" ")
+        except FileNotFoundError:
+            return False
+        return pid.isdecimal() and is_running(ProcessIdentity(int(pid), start))
+    descriptor = lock_folder(folder)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
 
 
 def named_folders(root: Path) -> list[tuple[FolderName, Path]]:

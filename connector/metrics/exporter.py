@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from connector.metrics.executor_folder import PORT_FILE, remove_stale_folders
+from connector.metrics.executor_folder import PORT_FILE, remove_stale_folders, write_exporter
 from connector.metrics.process_tree import ProcessIdentity, ProcessWatch
 from connector.metrics.scrape import SlotCollector
 
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     registry = CollectorRegistry()
     registry.register(SlotCollector(folder, options.gauge_expiry_s))
     port = _serve(registry, options.host, ports_to_try(options.port, options.previous_port))
+    write_exporter(folder)
     _write_port(folder, options.host, port)
     remove_stale_folders(folder.parent)
     _silence_stderr()

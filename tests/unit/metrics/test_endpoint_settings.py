@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from connector.errors import ConfigError
-from connector.metrics import endpoint
+from connector.metrics import endpoint, executor_folder
 from connector.metrics.address import metrics_url
 from connector.metrics.catalog import FETCH_BYTES
 from connector.metrics.endpoint import EndpointSettings, executor_recorder, list_endpoints
 from connector.metrics.exporter import ports_to_try
+from connector.metrics.process_tree import ProcessIdentity
 from connector.metrics.recorder import NullRecorder
 
 
@@ -104,13 +105,18 @@ def test_switched_off_leaves_no_trace(monkeypatch, tmp_path, caplog):
 
 def test_looking_for_endpoints_does_not_hinder_an_exporter_s_start(tmp_path, monkeypatch):
     """A lock taken to look would be read as "an exporter runs" by the worker that wants to start it."""
-    (tmp_path / "kafka-follower-1-2-3").mkdir(mode=0o700)
+    folder = tmp_path / str(executor_folder.FolderName.of(ProcessIdentity(2, "3")))
+    folder.mkdir(mode=0o700)
+    (folder / "port").write_text("0.0.0.0:9400\n")
 
     def refuse(folder):
         raise AssertionError(f"{folder} was locked")
 
-    monkeypatch.setattr(endpoint, "lock_folder", refuse)
+    monkeypatch.setattr(executor_folder, "lock_folder", refuse)
+    (folder / "exporter").write_text("4194304 1\n")  # more than any process id
     assert list_endpoints(tmp_path) == []
+    executor_folder.write_exporter(folder)
+    assert [each.port for each in list_endpoints(tmp_path)] == [9400]
 
 
 def test_no_endpoints_where_nothing_serves(tmp_path):

@@ -17,16 +17,3 @@ def java() -> None:
         find_java()
     except LocalClusterError as error:
         require(False, str(error))
-
-
-@pytest.fixture(scope="session")
-def oracle_jars() -> str:
-    """Spark's own kafka source, as ``--jars`` wants it; the first time it is downloaded."""
-    from streaming_app.local import artifacts
-    from streaming_app.local.errors import LocalClusterError
-
-    try:
-        return ",".join(map(str, artifacts.oracle_jars()))
-    except LocalClusterError as error:
-        require(False, str(error))
-        raise

@@ -48,18 +48,17 @@ def produce(kafka: LocalKafka, topic: str) -> dict[int, LogBounds]:
 class Job:
     """Runs of one job on one checkpoint."""
 
-    def __init__(self, folder: Path, kafka: LocalKafka, source_format: str, topic: str, jars: str = "") -> None:
+    def __init__(self, folder: Path, kafka: LocalKafka, topic: str) -> None:
         self.folder = folder
         self.topic = topic
         self.metrics_port = free_ports(1)[0]
-        self._arguments = ("--jars", jars) if jars else ()
         self.config_path = folder / "job.toml"
         self.config_path.write_text(
             f"""
             [app]
             name = "{topic}"
             [source]
-            format = "{source_format}"
+            format = "kafka_follower"
             [source.options]
             kafka.bootstrap.servers = "{kafka.bootstrap_servers}"
             subscribe = "{topic}"
@@ -79,19 +78,17 @@ class Job:
         )
 
     def start(self, **environment: str) -> SupervisedProcess:
-        command = spark_submit(*self._arguments, MAIN, "--config", self.config_path)
+        command = spark_submit(MAIN, "--config", self.config_path)
         return start(command, self.folder / "job.log", environment)
 
     def committed_count(self) -> int:
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
-@pytest.mark.parametrize("source_format", ["kafka_follower", "kafka"])
-def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, topic, tmp_path, source_format, request):
+def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, topic, tmp_path):
     name = topic("orders")
-    jars = request.getfixturevalue("oracle_jars") if source_format == "kafka" else ""
     held = produce(kafka_cluster, name)
-    job = Job(tmp_path, kafka_cluster, source_format, name, jars)
+    job = Job(tmp_path, kafka_cluster, name)
 
     process = job.start()
     try:
@@ -122,7 +119,7 @@ def test_the_driver_serves_batches_rows_and_lag(kafka_cluster, topic, tmp_path):
     name = topic("orders")
     held = produce(kafka_cluster, name)
     row_count = sum(bounds.high_watermark for bounds in held.values())
-    job = Job(tmp_path, kafka_cluster, "kafka_follower", name)
+    job = Job(tmp_path, kafka_cluster, name)
     url = f"http://127.0.0.1:{job.metrics_port}/metrics"
 
     def has_read_all() -> bool:

@@ -25,6 +25,8 @@ run: setup ## Run the main job: three racks, three executors, a million orders i
 
 test: setup ## Run all tests (unit, real brokers, Spark); what needs a missing tool is skipped with its reason
 	$(PYTHON) -m pytest tests/unit
+	@# Ahead of the tests, so that the first download is no test's time; without a network they say what they lack.
+	-@$(PYTHON) -m streaming_app.local.artifacts --tests
 	$(PYTHON) -m pytest tests --ignore=tests/unit
 
 lint: setup ## Check format, lint, types and import contracts

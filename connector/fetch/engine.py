@@ -184,8 +184,8 @@ class FetchEngine:
             progress.is_asked = False
             answer = by_partition.get(query.topic_partition)
             if answer is None or answer.error_code != error_codes.NONE:
-                code = error_codes.NONE if answer is None else answer.error_code
-                self._on_pause(progress, f"ListOffsets answered {error_codes.error_name(code)}", now_ms)
+                said = "nothing" if answer is None else error_codes.error_name(answer.error_code)
+                progress.on_pause(self._state.settings.error_backoff, f"ListOffsets answered {said}", now_ms)
                 progress.forget_bounds()
                 self._state.view.on_refresh_wanted()
             elif progress.log_start_offset is None:
@@ -245,7 +245,7 @@ class FetchEngine:
         if reply.throttle_ms > 0:
             self._state.node_retry_at_ms[node_id] = now_ms + reply.throttle_ms
         by_partition = {each.topic_partition: each for each in reply.partitions}
-        with_records = sum(len(each.records) > 0 for each in reply.partitions)
+        has_records = any(len(each.records) > 0 for each in reply.partitions)
         deliveries: list[Delivery] = []
         decisions: list[Decision] = []
         for topic_partition, asked_then in sent.asked.items():
@@ -253,11 +253,7 @@ class FetchEngine:
             progress.is_asked = False
             answer = by_partition.get(topic_partition) or _unanswered(topic_partition, reply.error_code)
             scan = scans.get(topic_partition, _EMPTY_SCAN)
-            asked = replace(
-                asked_then,
-                waited_ms=0 if progress.asked_follower_ms is None else now_ms - progress.asked_follower_ms,
-                is_budget_spent=with_records > 0,
-            )
+            asked = replace(asked_then, waited_ms=progress.waited_ms(now_ms), is_budget_spent=has_records)
             outcome = decide(answer, scan, asked)
             if isinstance(outcome, Deliver):
                 self._learn_size(topic_partition, scan, asked.fetch_offset)
@@ -291,13 +287,11 @@ class FetchEngine:
                 progress.is_bounds_wanted = True
                 progress.last_problem = "OFFSET_OUT_OF_RANGE from the leader"
             case Wait():
-                progress.last_problem = outcome.problem
-                progress.failure_count += 1
-                progress.retry_at_ms = now_ms + exponential_pause_ms(_WAIT_BACKOFF, progress.failure_count)
+                progress.on_pause(_WAIT_BACKOFF, outcome.problem, now_ms)
             case AskAgain():
                 pass  # it keeps its place in the order, while those that were served go to the end
             case RefreshMetadata():
-                self._on_pause(progress, outcome.problem, now_ms)
+                progress.on_pause(self._state.settings.error_backoff, outcome.problem, now_ms)
                 self._state.view.on_refresh_wanted()
             case Fail():
                 raise outcome.error
@@ -340,12 +334,6 @@ class FetchEngine:
         if outcome.refresh_metadata:
             self._state.view.on_refresh_wanted()
         return outcome.reason
-
-    def _on_pause(self, progress: RangeProgress, problem: str, now_ms: int) -> None:
-        progress.last_problem = problem
-        progress.failure_count += 1
-        pause_ms = exponential_pause_ms(self._state.settings.error_backoff, progress.failure_count)
-        progress.retry_at_ms = now_ms + pause_ms
 
 
 def _unanswered(topic_partition: TopicPartition, error_code: int) -> PartitionReply:

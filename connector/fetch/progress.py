@@ -93,6 +93,16 @@ class RangeProgress:
         self.asked_follower_ms = None
         self.last_problem = ""
 
+    def on_pause(self, backoff: Backoff, problem: str, now_ms: int) -> None:
+        """Stand back after an answer without progress, longer each time."""
+        self.last_problem = problem
+        self.failure_count += 1
+        self.retry_at_ms = now_ms + exponential_pause_ms(backoff, self.failure_count)
+
+    def waited_ms(self, now_ms: int) -> int:
+        """Return how long ago a follower was first asked for `fetch_offset`; 0 when none was."""
+        return 0 if self.asked_follower_ms is None else now_ms - self.asked_follower_ms
+
     def forget_bounds(self) -> None:
         """Drop the bound that was looked up: it is valid for one decision only."""
         self.log_start_offset = None

@@ -142,13 +142,12 @@ def plan_asked(state: EngineState, topic_partition: TopicPartition, node_id: int
     """Return what a request to that node would ask for this topic-partition."""
     progress = state.ranges[topic_partition]
     info = state.view.current.partitions[topic_partition]
-    waited_ms = 0 if progress.asked_follower_ms is None else now_ms - progress.asked_follower_ms
     return Asked(
         topic_partition=topic_partition,
         fetch_offset=progress.fetch_offset,
         node=str(state.view.current.nodes[node_id]),
         from_leader=info.leader_id == node_id,
-        waited_ms=waited_ms,
+        waited_ms=progress.waited_ms(now_ms),
         follower_wait_ms=state.settings.follower_wait_ms,
     )
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from connector.errors import BrokerError
 from connector.fetch.actions import (
     Action,
     Decision,
@@ -156,8 +155,7 @@ class FetchEngine:
         """
         for topic, code in view.topic_errors.items():
             if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
-                advice = "Grant DESCRIBE and READ on it to the principal of this query."
-                raise BrokerError(code, error_codes.error_name(code), f"topic {topic}", "(any)", advice)
+                raise error_codes.not_authorized(topic)
         self._on_view(self._state.view.on_reply(view, now_ms))
 
     def on_metadata_failed(self, problem: str, now_ms: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from connector.errors import BrokerError, ConnectorError, CorruptBatch, OffsetOutOfRange, RemoteViolation
+from connector.errors import ConnectorError, CorruptBatch, OffsetOutOfRange, RemoteViolation
 from connector.model import NO_NODE, PartitionReply, RecordsScan, ReplicaChange, TopicPartition
 from connector.wire import error_codes
 
@@ -189,7 +189,7 @@ def _decide_error(code: int, asked: Asked) -> Outcome:
             return LookUpOffsets()
         case _AtLeader.FAIL:
             subject = f"fetching {asked.topic_partition} at offset {asked.fetch_offset}"
-            return Fail(BrokerError(code, name, subject, asked.node, _ADVICE.get(code, "")))
+            return Fail(error_codes.broker_error(code, subject, asked.node, _ADVICE.get(code, "")))
 
 
 def _decide_useless_records(scan: RecordsScan, asked: Asked) -> Outcome:

@@ -131,9 +131,8 @@ class ClusterClient:
         for topic_partition, timestamp in timestamps.items():
             info = self._view.partitions.get(topic_partition)
             if info is None or info.leader_id not in self._view.nodes:
-                code = error_codes.LEADER_NOT_AVAILABLE
-                name = error_codes.error_name(code)
-                return BrokerError(code, name, f"finding the leader of {topic_partition}", "(any)")
+                subject = f"finding the leader of {topic_partition}"
+                return error_codes.broker_error(error_codes.LEADER_NOT_AVAILABLE, subject, "(any)")
             query = OffsetQuery(topic_partition, timestamp, info.leader_epoch)
             by_leader.setdefault(info.leader_id, []).append(query)
         for leader_id, queries in by_leader.items():
@@ -147,9 +146,8 @@ class ClusterClient:
                 if each.error_code == error_codes.NONE:
                     found[each.topic_partition] = each.log_offset
                 else:
-                    name = error_codes.error_name(each.error_code)
                     subject = f"asking for an offset of {each.topic_partition}"
-                    problem = BrokerError(each.error_code, name, subject, answer.exchange.subject)
+                    problem = error_codes.broker_error(each.error_code, subject, answer.exchange.subject)
         return problem
 
     def _exchange(self, api: Api, encode: Any, decode: Any, subject: Any) -> Exchange:  # noqa: ANN401 - as Exchange
@@ -182,19 +180,17 @@ class ClusterClient:
 def _trouble(view: ClusterView) -> tuple[ConnectorError, int] | None:
     """Return what keeps a view from being whole, and how long to hope that it passes."""
     for topic, code in view.topic_errors.items():
-        name = error_codes.error_name(code)
         if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
-            advice = "Grant DESCRIBE and READ on it to the principal of this query."
-            return BrokerError(code, name, f"topic {topic}", "(any)", advice), 0
+            return error_codes.not_authorized(topic), 0
         if code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
             advice = "Create the topic, or correct subscribe or assign."
-            return BrokerError(code, name, f"topic {topic}", "(any)", advice), _MISSING_TOPIC_PATIENCE_MS
-        return BrokerError(code, name, f"topic {topic}", "(any)"), _PATIENCE_MS
+            return error_codes.broker_error(code, f"topic {topic}", "(any)", advice), _MISSING_TOPIC_PATIENCE_MS
+        return error_codes.broker_error(code, f"topic {topic}", "(any)"), _PATIENCE_MS
     for topic_partition, info in view.partitions.items():
         if info.leader_id not in view.nodes:
             code = info.error_code or error_codes.LEADER_NOT_AVAILABLE
             subject = f"finding the leader of {topic_partition}"
-            return BrokerError(code, error_codes.error_name(code), subject, "(any)"), _PATIENCE_MS
+            return error_codes.broker_error(code, subject, "(any)"), _PATIENCE_MS
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from connector.errors import BrokerError, ConnectFailed, RemoteViolation, RequestTimedOut
+from connector.errors import ConnectFailed, RemoteViolation, RequestTimedOut
 from connector.net.transport import Transport
 from connector.wire import api_versions, error_codes
 from connector.wire.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameAssembler
@@ -219,8 +219,7 @@ class Connection:
             self._flush()
             return
         if reply.error_code != error_codes.NONE:
-            name = error_codes.error_name(reply.error_code)
-            raise BrokerError(reply.error_code, name, "negotiating versions", self.node)
+            raise error_codes.broker_error(reply.error_code, "negotiating versions", self.node)
         self._ranges = reply.ranges
         while self._queued:
             exchange, _ = self._queued.popleft()

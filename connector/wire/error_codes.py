@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from connector.errors import BrokerError
+
 __all__ = [
     "CORRUPT_MESSAGE",
     "FENCED_LEADER_EPOCH",
@@ -36,9 +38,11 @@ __all__ = [
     "UNSUPPORTED_COMPRESSION_TYPE",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT",
     "UNSUPPORTED_VERSION",
+    "broker_error",
     "error_name",
     "is_known",
     "is_retriable",
+    "not_authorized",
 ]
 
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -218,3 +222,14 @@ def is_known(code: int) -> bool:
 def is_retriable(code: int) -> bool:
     """Tell whether the same request may succeed later. Of an unknown code that is not known: False."""
     return code in _CODES and _CODES[code][1]
+
+
+def broker_error(code: int, subject: str, node: str, advice: str = "") -> BrokerError:
+    """Return the error for a code that retries do not cure, under the code's name."""
+    return BrokerError(code, error_name(code), subject, node, advice)
+
+
+def not_authorized(topic: str) -> BrokerError:
+    """Return the error for a topic that the principal of this query may not describe."""
+    advice = "Grant DESCRIBE and READ on it to the principal of this query."
+    return broker_error(TOPIC_AUTHORIZATION_FAILED, f"topic {topic}", "(any)", advice)

@@ -217,8 +217,7 @@ def _tagged_part(tagged: Mapping[int, _Part]) -> _Part:
             if tag in tagged:
                 known_count += 1
                 tagged[tag].walk(cursor, edits)
-                if cursor.position != field_end:
-                    raise cursor.violation(f"tagged field {tag} should end at byte {field_end}")
+                cursor.check_tagged_field_end(tag, field_end)
             else:
                 cursor.position = field_end
                 edits.append(Edit(field_start, field_end - field_start, b""))

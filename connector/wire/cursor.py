@@ -125,6 +125,14 @@ class Cursor:
             at = self.position - len(data) + error.start
             raise self.violation(f"{what} is not UTF-8", at) from error
 
+    def read_compact_nullable_text(self, what: str) -> str | None:
+        """Read a compact string that may be null; null and empty differ, unlike in `read_text`."""
+        start = self.position
+        if self.read_unsigned_varint() == 0:
+            return None
+        self.position = start
+        return self.read_text(what, compact=True)
+
     def read_tagged_field_start(self) -> tuple[int, int]:
         """Read the tag and size of a tagged field; return the tag and where the value that follows ends."""
         start = self.position
@@ -133,6 +141,11 @@ class Cursor:
         if size > self.end - self.position:
             raise self.violation(f"tagged field {tag} of {size} bytes in the last {self.end - self.position}", start)
         return tag, self.position + size
+
+    def check_tagged_field_end(self, tag: int, field_end: int) -> None:
+        """Raise unless the value that was read ends where the field's size says."""
+        if self.position != field_end:
+            raise self.violation(f"tagged field {tag} should end at byte {field_end}")
 
     def skip_tagged_fields(self) -> None:
         """Step over a section of tagged fields; usually it is a single zero."""

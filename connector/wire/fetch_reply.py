@@ -5,16 +5,19 @@ partitions, so each one is read in two or three fixed layouts.
 
 Notes
 -----
-Spec: FetchResponse.json; KIP-227 (sessions), KIP-320 (diverging epoch), KIP-392 (preferred read replica), KIP-951
-(current leader). Counterpart: ``FetchResponse``.
+Spec: FetchResponse.json; KIP-227 (sessions), KIP-320 (diverging epoch), KIP-392 (preferred read replica), KIP-516
+(topic ids), KIP-951 (current leader and its address). Counterpart: ``FetchResponse``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from connector.model import NO_EPOCH, NO_NODE, FetchReply, PartitionReply, TopicPartition
+from connector.model import NO_EPOCH, NO_NODE, NO_TOPIC_ID, FetchReply, Node, PartitionReply, TopicPartition
 from connector.wire.cursor import Cursor
 from connector.wire.versions import Api, require_supported
 
@@ -24,6 +27,8 @@ _FIRST_VERSION_WITH_LOG_START: Final = 5
 _FIRST_VERSION_WITH_SESSIONS: Final = 7
 _FIRST_VERSION_WITH_PREFERRED_REPLICA: Final = 11
 _FIRST_FLEXIBLE_VERSION: Final = 12
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_FIRST_VERSION_WITH_NODE_ENDPOINTS: Final = 16
 
 _THROTTLE: Final = Struct(">i")
 _SESSION_HEAD: Final = Struct(">ihi")
@@ -35,13 +40,19 @@ _DIVERGING_EPOCH: Final = Struct(">iq")
 _CURRENT_LEADER: Final = Struct(">ii")
 _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
+_TOPIC_ID: Final = Struct(">16s")
+_NODE_ID: Final = Struct(">i")
+_PORT: Final = Struct(">i")
+_NODE_ENDPOINTS_TAG: Final = 0
 
 _MIN_TOPIC_BYTES: Final = 3
 _MIN_PARTITION_BYTES: Final = _PARTITION_V4.size
+_MIN_NODE_BYTES: Final = _NODE_ID.size + _PORT.size + 3
+_NO_NAMES: Final[Mapping[UUID, str]] = MappingProxyType({})
 
 
 class _PartitionTags(NamedTuple):
-    """What the tagged fields of a partition tell (version 12)."""
+    """What the tagged fields of a partition tell (from version 12 on)."""
 
     current_leader_id: int = NO_NODE
     current_leader_epoch: int = NO_EPOCH
@@ -52,21 +63,24 @@ class _PartitionTags(NamedTuple):
 _NO_TAGS: Final = _PartitionTags()
 
 
-def decode_reply(payload: memoryview, version: int) -> FetchReply:
-    """Decode the answer to a Fetch request of `version` (4 to 12).
+def decode_reply(payload: memoryview, version: int, topic_names: Mapping[UUID, str] = _NO_NAMES) -> FetchReply:
+    """Decode the answer to a Fetch request of `version` (4 to 16).
 
     Parameters
     ----------
     payload : memoryview
         The frame from right after the correlation id. Borrowed: every `PartitionReply.records` is a slice of it
         (null records are an empty slice), and keeps all of it alive.
+    topic_names : Mapping[UUID, str]
+        Names of all topics that the answer may be about, by id; used from version 13 on. Topic-partitions of other
+        ids are read and left out, and those ids become `FetchReply.unknown_topic_ids`, each once.
 
     Returns
     -------
     FetchReply
         Partitions in the broker's order. Below version 7 `error_code` and `session_id` are 0, below 5
-        `log_start_offset` is -1, below 11 `preferred_read_replica` is -1. Null and empty lists of aborted
-        transactions are equal.
+        `log_start_offset` is -1, below 11 `preferred_read_replica` is -1, below 13 `topic_id` is `NO_TOPIC_ID`,
+        below 16 there are no `nodes`. Null and empty lists of aborted transactions are equal.
 
     Raises
     ------
@@ -86,23 +100,40 @@ def decode_reply(payload: memoryview, version: int) -> FetchReply:
     else:
         (throttle_ms,) = cursor.read(_THROTTLE)
     partitions: list[PartitionReply] = []
+    unknown_topic_ids: dict[UUID, None] = {}
     for _ in range(cursor.read_count("topics", item_bytes=_MIN_TOPIC_BYTES, compact=flexible)):
-        _read_topic(cursor, version, partitions)
-    if flexible:
+        topic, topic_id = _read_topic_name(cursor, version, topic_names)
+        of_topic = _read_partitions(cursor, version, topic or "", topic_id)
+        if topic is None:
+            unknown_topic_ids[topic_id] = None
+        else:
+            partitions += of_topic
+    nodes: tuple[Node, ...] = ()
+    if version >= _FIRST_VERSION_WITH_NODE_ENDPOINTS:
+        nodes = _read_node_endpoints(cursor)
+    elif flexible:
         cursor.skip_tagged_fields()
-    return FetchReply(throttle_ms, error_code, session_id, tuple(partitions))
+    return FetchReply(throttle_ms, error_code, session_id, tuple(partitions), nodes, tuple(unknown_topic_ids))
 
 
-def _read_topic(cursor: Cursor, version: int, partitions: list[PartitionReply]) -> None:
+def _read_topic_name(cursor: Cursor, version: int, topic_names: Mapping[UUID, str]) -> tuple[str | None, UUID]:
+    """Read a topic's name or id, and return both; the name of an unknown id is None."""
+    if version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        return cursor.read_text("topic", compact=version >= _FIRST_FLEXIBLE_VERSION), NO_TOPIC_ID
+    topic_id = UUID(bytes=cursor.read(_TOPIC_ID)[0])
+    return topic_names.get(topic_id), topic_id
+
+
+def _read_partitions(cursor: Cursor, version: int, topic: str, topic_id: UUID) -> list[PartitionReply]:
     flexible = version >= _FIRST_FLEXIBLE_VERSION
-    topic = cursor.read_text("topic", compact=flexible)
     count = cursor.read_count("partitions", item_bytes=_MIN_PARTITION_BYTES, compact=flexible)
-    partitions += (_read_partition(cursor, version, topic) for _ in range(count))
+    partitions = [_read_partition(cursor, version, topic, topic_id) for _ in range(count)]
     if flexible:
         cursor.skip_tagged_fields()
+    return partitions
 
 
-def _read_partition(cursor: Cursor, version: int, topic: str) -> PartitionReply:
+def _read_partition(cursor: Cursor, version: int, topic: str, topic_id: UUID) -> PartitionReply:
     flexible = version >= _FIRST_FLEXIBLE_VERSION
     log_start_offset = -1
     if version >= _FIRST_VERSION_WITH_LOG_START:
@@ -128,6 +159,7 @@ def _read_partition(cursor: Cursor, version: int, topic: str) -> PartitionReply:
         diverging_epoch=tags.diverging_epoch,
         diverging_end_offset=tags.diverging_end_offset,
         aborted_transactions=aborted_transactions,
+        topic_id=topic_id,
     )
 
 
@@ -172,3 +204,25 @@ def _read_tagged(cursor: Cursor, layout: Struct, field_end: int) -> tuple[int, i
         )
     first, second = cursor.read(layout)
     return first, second
+
+
+def _read_node_endpoints(cursor: Cursor) -> tuple[Node, ...]:
+    """Read the tagged fields at the reply's end: where the current leaders are; unknown fields are stepped over."""
+    nodes: list[Node] = []
+    for _ in range(cursor.read_unsigned_varint()):
+        tag, field_end = cursor.read_tagged_field_start()
+        if tag == _NODE_ENDPOINTS_TAG:
+            count = cursor.read_count("node endpoints", item_bytes=_MIN_NODE_BYTES, compact=True)
+            nodes = [_read_node(cursor) for _ in range(count)]
+            cursor.check_tagged_field_end(tag, field_end)
+        cursor.position = field_end
+    return tuple(nodes)
+
+
+def _read_node(cursor: Cursor) -> Node:
+    (node_id,) = cursor.read(_NODE_ID)
+    host = cursor.read_text("host", compact=True)
+    (port,) = cursor.read(_PORT)
+    rack = cursor.read_compact_nullable_text("rack")
+    cursor.skip_tagged_fields()
+    return Node(node_id, host, port, rack)

@@ -34,6 +34,9 @@ def encode_request(
 ) -> bytes:
     """Encode the request; a topic-partition may be asked about once.
 
+    Timestamps are told as they are. One with a meaning that came later than `version` (-4, the earliest local
+    offset, needs 8) is for the broker to refuse: it answers UNSUPPORTED_VERSION for that topic-partition alone.
+
     Parameters
     ----------
     isolation_level : int

@@ -12,7 +12,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from connector.errors import LocalViolation, RemoteViolation
+from connector.errors import LocalViolation, UnsupportedApi
 
 __all__ = ["Api", "SUPPORTED", "negotiate", "require_supported"]
 
@@ -24,14 +24,18 @@ class Api(IntEnum):
     LIST_OFFSETS = 2
     METADATA = 3
     API_VERSIONS = 18
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_LOG_DIRS = 35
 
 
 SUPPORTED: Final[Mapping[Api, tuple[int, int]]] = MappingProxyType(
     {
-        Api.FETCH: (4, 12),  # 13 replaces topic names by ids; nothing above it helps a consumer
+        Api.FETCH: (4, 16),  # 17 and 18 add what only followers tell
         Api.LIST_OFFSETS: (2, 10),  # 1 can't carry an isolation level; every broker with Fetch 4 has 2
         Api.METADATA: (4, 12),  # 4 is the first that can forbid the creation of topics
         Api.API_VERSIONS: (0, 3),
+        Api.OFFSET_FOR_LEADER_EPOCH: (3, 4),  # 2 wants rights on the whole cluster, 3 on the topic
+        Api.DESCRIBE_LOG_DIRS: (1, 4),  # 5 adds which log dirs take no new partitions
     }
 )
 """Lowest and highest version of each API that this room encodes and decodes, both inclusive."""
@@ -52,7 +56,7 @@ def negotiate(api: Api, broker_ranges: Mapping[int, tuple[int, int]], cap: int |
 
     Raises
     ------
-    RemoteViolation
+    UnsupportedApi
         The broker does not offer the API, or no version in common. Both ranges are in the text.
     LocalViolation
         `cap` is below everything we speak.
@@ -66,13 +70,11 @@ def negotiate(api: Api, broker_ranges: Mapping[int, tuple[int, int]], cap: int |
         highest = min(highest, cap)
     ours = f"this client speaks {lowest} to {highest}" + ("" if cap is None else f" (capped at {cap})")
     if api not in broker_ranges:
-        raise RemoteViolation(
-            f"the broker does not offer {api.name}, {ours}: is this a Kafka broker's client listener?"
-        )
+        raise UnsupportedApi(f"the broker does not offer {api.name}, {ours}: is this a Kafka broker's client listener?")
     broker_lowest, broker_highest = broker_ranges[api]
     version = min(highest, broker_highest)
     if version < max(lowest, broker_lowest):
-        raise RemoteViolation(
+        raise UnsupportedApi(
             f"no common version of {api.name}: the broker offers {broker_lowest} to {broker_highest}, {ours}"
         )
     return version

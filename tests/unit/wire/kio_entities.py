@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, fields, make_dataclass, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, get_args, get_origin
 from uuid import UUID
@@ -18,15 +18,26 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from connector.wire import api_versions, fetch_reply, list_offsets, metadata
+from connector.wire import (
+    api_versions,
+    describe_log_dirs,
+    fetch_reply,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+)
 from connector.wire.messages import reply_type
 from connector.wire.versions import SUPPORTED, Api
 
+FULL_TOPIC_ID: Final = UUID(int=7)
+"""Topic id in every `full_entity`."""
 DECODERS: Final[dict[Api, Callable[[memoryview, int], Any]]] = {
-    Api.FETCH: fetch_reply.decode_reply,
+    Api.FETCH: partial(fetch_reply.decode_reply, topic_names={FULL_TOPIC_ID: "näme"}),
     Api.LIST_OFFSETS: list_offsets.decode_reply,
     Api.METADATA: metadata.decode_reply,
     Api.API_VERSIONS: api_versions.decode_reply,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.decode_reply,
+    Api.DESCRIBE_LOG_DIRS: describe_log_dirs.decode_reply,
 }
 REPLIES: Final = [
     (api, version) for api, (lowest, highest) in SUPPORTED.items() for version in range(lowest, highest + 1)
@@ -107,7 +118,7 @@ def _full_value(each: Any) -> Any:
             "string": "näme",
             "records": b"records",
             "bytes": b"bytes",
-            "uuid": UUID(int=7),
+            "uuid": FULL_TOPIC_ID,
             "error_code": ErrorCode.none,
             "timedelta_i32": timedelta(milliseconds=5),
         }.get(kafka_type, 3)

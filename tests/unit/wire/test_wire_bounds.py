@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.errors import LocalViolation, RemoteViolation
-from connector.wire import list_offsets, messages, metadata
+from connector.wire import describe_log_dirs, list_offsets, messages, metadata, offset_for_leader_epoch
 from connector.wire.bounds import Edit, apply_edits, find_edits
 from connector.wire.cursor import Cursor
 from connector.wire.messages import reply_type
@@ -73,7 +73,7 @@ def test_one_damaged_byte_gives_a_value_or_a_violation(api, version):
 
 
 @every_reply
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(payload=st.binary(max_size=60))
 def test_any_bytes_give_a_value_or_a_violation(api, version, payload):
     violation = violation_of(api, version, memoryview(payload))
@@ -131,8 +131,15 @@ def test_the_arrays_that_are_attacked_are_all_of_them():
         "topics.partitions.isr_nodes",
         "topics.partitions.offline_replicas",
     }
-    names = {name for name, _, _ in announcing_entities(full_entity(reply_type(Api.FETCH, 12)))}
-    assert names == {"responses", "responses.partitions", "responses.partitions.aborted_transactions"}
+    names = {name for name, _, _ in announcing_entities(full_entity(reply_type(Api.FETCH, 16)))}
+    assert names == {
+        "responses",
+        "responses.partitions",
+        "responses.partitions.aborted_transactions",
+        "node_endpoints",
+    }
+    names = {name for name, _, _ in announcing_entities(full_entity(reply_type(Api.DESCRIBE_LOG_DIRS, 4)))}
+    assert names == {"results", "results.topics", "results.topics.partitions"}
     names = {name for name, _, _ in announcing_entities(full_entity(reply_type(Api.API_VERSIONS, 3)))}
     assert names == {"api_keys", "supported_features", "finalized_features"}
 
@@ -168,13 +175,26 @@ def test_an_error_code_of_the_future_does_not_lose_the_offsets(version):
     assert [answer.log_offset for answer in answers] == [3] * 4
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_an_error_code_of_the_future_does_not_lose_the_epochs(version):
+    entity = full_entity(reply_type(Api.OFFSET_FOR_LEADER_EPOCH, version))
+    answers = offset_for_leader_epoch.decode_reply(encode(with_unknown_codes(entity)), version)
+    assert [(answer.error_code, answer.end_offset) for answer in answers] == [(-1, 3)] * 4
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_an_error_code_of_the_future_leaves_sizes_unknown(version):
+    entity = full_entity(reply_type(Api.DESCRIBE_LOG_DIRS, version))
+    assert describe_log_dirs.decode_reply(encode(with_unknown_codes(entity)), version) == ()
+
+
 @every_reply
 def test_text_that_is_not_utf_8_is_refused_at_its_byte(api, version):
     written = bytes(full_payload(api, version))
     position = written.find("ä".encode())
     if position < 0:
-        assert api is Api.API_VERSIONS
-        assert version < 3
+        has_no_text = {Api.API_VERSIONS: range(3), Api.FETCH: range(13, 16)}
+        assert version in has_no_text[api]
         return
     payload = memoryview(written.replace("ä".encode(), b"\xc3\xc3", 1))
     with pytest.raises(RemoteViolation, match=f"byte {position} of .* not UTF-8"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial.readers import read_unsigned_varint
+from kio.serial.readers import read_compact_string_nullable, read_unsigned_varint
 
 from connector.errors import RemoteViolation
 from connector.wire.cursor import Cursor
@@ -59,3 +59,25 @@ def test_a_varint_reads_as_kio_reads_it(data):
 def test_a_varint_without_an_end_is_refused(data, text):
     with pytest.raises(RemoteViolation, match=f"FETCH v12 answer, byte 0 of {len(data)}: .*{text}"):
         cursor(data).read_unsigned_varint()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param(b"\x00", None, id="null"),
+        pytest.param(b"\x01", "", id="empty"),
+        pytest.param(b"\x06az-\xc3\xa4", "az-ä", id="text"),
+        pytest.param(b"\x86\x00az-\xc3\xa4", "az-ä", id="a longer varint than needed"),
+    ],
+)
+def test_null_text_and_empty_text_differ(data, text):
+    reading = cursor(data + b"rest")
+    assert reading.read_compact_nullable_text("rack") == text
+    assert reading.position == len(data)
+    assert read_compact_string_nullable(data, 0) == (text, len(data))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\x04az", b"\x03\xc3\xc3"], ids=lambda data: data.hex() or "nothing")
+def test_text_that_may_be_null_is_cut_off_or_damaged(data):
+    with pytest.raises(RemoteViolation, match=f"of {len(data)}: "):
+        cursor(data).read_compact_nullable_text("rack")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from connector.errors import RemoteViolation
-from connector.model import Node, OffsetAnswer, PartitionInfo, TopicPartition
-from connector.wire import api_versions, list_offsets, metadata
+from connector.model import EpochAnswer, LogDirSize, Node, OffsetAnswer, PartitionInfo, TopicPartition
+from connector.wire import api_versions, describe_log_dirs, list_offsets, metadata, offset_for_leader_epoch
 from connector.wire.api_versions import ApiVersionsReply
+from connector.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR, UNSUPPORTED_VERSION
 from connector.wire.messages import reply_type
 from connector.wire.versions import SUPPORTED, Api
 from tests.unit.wire.kio_entities import encode, entities, full_entity
@@ -43,6 +45,105 @@ def test_list_offsets_reads_as_kio_wrote_it(version, data):
         )
         for topic in entity.topics
         for partition in topic.partitions
+    )
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_an_old_brokers_refusal_of_the_earliest_local_offset_reads_as_an_answer(version):
+    entity = full_entity(reply_type(Api.LIST_OFFSETS, version))
+    refused = replace(entity.topics[0].partitions[0], error_code=ErrorCode.unsupported_version, offset=-1, timestamp=-1)
+    entity = replace(entity, topics=(replace(entity.topics[0], partitions=(refused,)),))
+    (answer,) = list_offsets.decode_reply(encode(entity), version)
+    assert (answer.error_code, answer.log_offset) == (UNSUPPORTED_VERSION, -1)
+
+
+@pytest.mark.parametrize("version", versions(Api.OFFSET_FOR_LEADER_EPOCH))
+@random_replies
+@given(data=st.data())
+def test_ends_of_leader_epochs_read_as_kio_wrote_them(version, data):
+    entity = data.draw(entities(reply_type(Api.OFFSET_FOR_LEADER_EPOCH, version)))
+    assert offset_for_leader_epoch.decode_reply(encode(entity), version) == tuple(
+        EpochAnswer(
+            TopicPartition(topic.topic, partition.partition),
+            int(partition.error_code),
+            partition.leader_epoch,
+            partition.end_offset,
+        )
+        for topic in entity.topics
+        for partition in topic.partitions
+    )
+
+
+def log_dir(version: int, *sizes: tuple[str, int, int], is_future: bool = False, code: int = 0) -> Any:
+    """One of kio's log dirs, with (topic, partition, bytes) in it."""
+    result = full_entity(reply_type(Api.DESCRIBE_LOG_DIRS, version)).results[0]
+    partition = replace(result.topics[0].partitions[0], is_future_key=is_future)
+    return replace(
+        result,
+        error_code=ErrorCode(code),
+        topics=tuple(
+            replace(
+                result.topics[0],
+                name=name,
+                partitions=(replace(partition, partition_index=index, partition_size=size_bytes),),
+            )
+            for name, index, size_bytes in sizes
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_LOG_DIRS))
+def test_sizes_are_summed_up_over_sound_log_dirs_without_future_replicas(version):
+    entity = replace(
+        full_entity(reply_type(Api.DESCRIBE_LOG_DIRS, version)),
+        results=(
+            log_dir(version, ("a", 0, 10), ("b", 0, 0), ("a", 1, 2**40)),
+            log_dir(version, ("a", 0, 5), ("b", 0, 7), is_future=True),
+            log_dir(version, ("c", 0, 3), ("a", 0, 100), code=KAFKA_STORAGE_ERROR),
+            log_dir(version),
+            log_dir(version, ("a", 0, 20), ("d", 3, 4)),
+        ),
+    )
+    assert describe_log_dirs.decode_reply(encode(entity), version) == (
+        LogDirSize(TopicPartition("a", 0), 30),
+        LogDirSize(TopicPartition("b", 0), 0),
+        LogDirSize(TopicPartition("a", 1), 2**40),
+        LogDirSize(TopicPartition("d", 3), 4),
+    )
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_LOG_DIRS))
+def test_without_rights_on_the_cluster_no_size_is_known_and_nothing_fails(version):
+    refused: dict[str, Any] = {"results": ()}
+    if version >= 3:
+        refused = {
+            "error_code": ErrorCode(CLUSTER_AUTHORIZATION_FAILED),
+            "results": (log_dir(version, ("a", 0, 10)),),
+        }
+    entity = replace(full_entity(reply_type(Api.DESCRIBE_LOG_DIRS, version)), **refused)
+    assert describe_log_dirs.decode_reply(encode(entity), version) == ()
+
+
+@pytest.mark.parametrize("version", versions(Api.DESCRIBE_LOG_DIRS))
+@random_replies
+@given(data=st.data())
+def test_log_dirs_read_as_kio_wrote_them(version, data):
+    entity = data.draw(entities(reply_type(Api.DESCRIBE_LOG_DIRS, version)))
+    sound = replace(
+        entity,
+        results=tuple(replace(each, error_code=ErrorCode.none) for each in entity.results),
+        **({"error_code": ErrorCode.none} if version >= 3 else {}),
+    )
+    told = [
+        (TopicPartition(topic.name, partition.partition_index), partition.partition_size)
+        for each in sound.results
+        for topic in each.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    ]
+    assert describe_log_dirs.decode_reply(encode(sound), version) == tuple(
+        LogDirSize(name, sum(size_bytes for each, size_bytes in told if each == name))
+        for name in dict.fromkeys(name for name, _ in told)
     )
 
 

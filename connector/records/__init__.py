@@ -1,1 +1,1 @@
-"""Fetched record batches to Arrow: layout, codecs, the compiled record loop, and the columns it fills."""
+"""Fetched record batches to Arrow: layout, codecs, transactions, the compiled record loop and the columns it fills."""

@@ -1,35 +1,27 @@
 """Fetched records in, arrow batches out.
 
-The path of a record batch: its checksum is verified over the bytes as they arrived, what is compressed is
-decompressed in one piece, and the compiled loop writes its records into the columns. Python runs once a batch, and
-once an arrow batch; never once a record.
+The path of a record batch: it is verified and decompressed (`connector.records.bodies`), and the compiled loop writes
+its records into the columns. Python runs once a batch, and once an arrow batch; once a record only for messages of
+magic 0 and 1.
 
 Spec: Kafka message format (KIP-98). Counterpart: ``CompletedFetch``, and Spark's ``KafkaRecordToRowConverter``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-from crc32c import crc32c
 
 from connector.errors import CorruptBatch, LocalViolation, RecordDecodeError, UnsupportedFeature
 from connector.model import TopicPartition
-from connector.records.codecs import NO_CODEC, decompress_records
+from connector.records.bodies import open_body
 from connector.records.columns import TIMESTAMP_TYPE, RecordColumns, run_columns
 from connector.records.compiled import ParseStatus
-from connector.records.layout import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    CONTROL_MASK,
-    HEADER_BYTES,
-    LOG_APPEND_MASK,
-    MAGIC_V2,
-    BatchHeader,
-    walk_record_batches,
-)
+from connector.records.layout import MAGIC_V2, BatchHeader, RecordBody, walk_record_batches
+from connector.records.legacy import holds_earlier_messages
+from connector.records.transactions import AbortedTransactions
 
 __all__ = ["RowBuilder", "arrow_schema"]
 
@@ -80,8 +72,8 @@ def arrow_schema(include_headers: bool) -> pa.Schema:
     Returns
     -------
     pyarrow.Schema
-        All fields nullable; key and value binary, timestamp in microseconds UTC, timestampType 0 (create time) or
-        1 (log append time).
+        All fields nullable; key and value binary, timestamp in microseconds UTC, timestampType 0 (create time),
+        1 (log append time) or -1 (none: a message of magic 0).
     """
     return pa.schema([*_COLUMNS, ("headers", _HEADERS_TYPE)] if include_headers else _COLUMNS)
 
@@ -90,7 +82,8 @@ class RowBuilder:
     """Makes arrow batches of fetched records.
 
     A null key or value stays null and an empty one empty; a record without headers has null headers, not an empty
-    list; header keys that are no UTF-8 are read as Java reads them. Control batches make no rows.
+    list; header keys that are no UTF-8 are read as Java reads them. Control batches make no rows. Messages of magic 0
+    have timestamp -1 ms and timestamp type -1, as in Spark's own source.
 
     Parameters
     ----------
@@ -124,7 +117,12 @@ class RowBuilder:
         return self._taken_row_count + self._sink.row_count
 
     def append(
-        self, topic_partition: TopicPartition, records: memoryview, start_offset: int, end_offset: int
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        start_offset: int,
+        end_offset: int,
+        aborted_transactions: Collection[tuple[int, int]] | None = (),
     ) -> Iterator[pa.RecordBatch]:
         """Append the rows of fetched records with ``start_offset <= offset < end_offset``.
 
@@ -139,6 +137,10 @@ class RowBuilder:
             not refer to it.
         start_offset, end_offset : int
             The range that is wanted.
+        aborted_transactions : collection of (producer id, first offset), optional
+            What the answer that brought the records names as aborted; their records are left out. The records must
+            then be that answer's from its first batch on, however far below the start offset, because the marker
+            that ends a transaction may stand there.
 
         Yields
         ------
@@ -150,7 +152,7 @@ class RowBuilder:
         CorruptBatch
             A batch fails its checksum, can't be decompressed or contradicts itself.
         UnsupportedFeature
-            A message of magic 0 or 1, an unknown codec, or a timestamp that Spark can't hold.
+            An unknown codec, or a timestamp that Spark can't hold.
         LocalViolation
             An earlier call of `append` did not end, or failed; its rows are lost, so this builder is of no more use.
         """
@@ -158,15 +160,17 @@ class RowBuilder:
         self._is_appending = True
         self._columns.expect_value_bytes(min(len(records), self._max_bytes))
         self._on_run(topic_partition)
+        aborted = AbortedTransactions(aborted_transactions) if aborted_transactions else None
+        is_end_reached = False
         for start, stop, header in walk_record_batches(records, topic_partition):
             if header[0] >= end_offset:
-                break
-            body = _open_body(topic_partition, records, start, stop, header, start_offset)
+                if is_end_reached or header[3] == MAGIC_V2 or not holds_earlier_messages(records, start):
+                    break
+                is_end_reached = True
+            body = open_body(topic_partition, records, start, stop, header, start_offset, aborted)
             if body is None:
                 continue
-            source, first, last = body
-            base_offset, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp, record_count = header
-            is_log_append = attributes & LOG_APPEND_MASK != 0
+            source, first, last, record_count, base_offset, last_offset_delta, timestamp_ms, timestamp_type = body
             self._sink.begin(
                 first,
                 last,
@@ -175,14 +179,14 @@ class RowBuilder:
                 last_offset_delta,
                 start_offset,
                 end_offset,
-                max_timestamp if is_log_append else base_timestamp,
-                is_log_append,
+                timestamp_ms,
+                timestamp_type,
             )
             while (status := self._run(source)) == _FULL:
                 yield self._take()
                 self._on_run(topic_partition)
             if status != _DONE:
-                raise self._refused_record(status, topic_partition, start, header, first)
+                raise self._refused_record(status, topic_partition, start, header, body)
         if self._sink.row_count == self._max_rows:
             yield self._take()
         self._is_appending = False
@@ -225,40 +229,12 @@ class RowBuilder:
         return pa.RecordBatch.from_arrays([key, value, topic, partition, *others], schema=self._schema)
 
     def _refused_record(
-        self, status: int, topic_partition: TopicPartition, start: int, header: BatchHeader, first: int
+        self, status: int, topic_partition: TopicPartition, start: int, header: BatchHeader, body: RecordBody
     ) -> RecordDecodeError:
         """Make the error for the record at which the loop gave up."""
-        record_count = header[-1]
+        _, first, _, record_count, *_ = body
         error, reason = _REFUSALS[status]
         where = f"record {record_count - self._sink.records_left + 1} of {record_count}"
-        return error(
-            str(topic_partition),
-            header[0],
-            start,
-            f"{where}, at byte {self._sink.position - first} of its records: {reason}",
-        )
-
-
-def _open_body(
-    topic_partition: TopicPartition, records: memoryview, start: int, stop: int, header: BatchHeader, start_offset: int
-) -> tuple[memoryview, int, int] | None:
-    """Verify a batch and return where its records are: the buffer, their first byte, and the byte after the last.
-
-    None says that the batch has no records for us: it is empty (compaction leaves such), a control batch, or below
-    the start offset, which is believed only of a header that the checksum vouches for.
-    """
-    base_offset, _, magic, crc, attributes, last_offset_delta, _, _, record_count = header
-    if magic != MAGIC_V2:
-        reason = f"it has the message format {magic}, from before Kafka 0.11; only format 2 is read"
-        raise UnsupportedFeature(str(topic_partition), base_offset, start, reason)
-    computed = crc32c(records[start + ATTRIBUTES_AT : stop])
-    if computed != crc:
-        reason = f"its checksum is {computed:#010x}, and {crc:#010x} was written with it"
-        raise CorruptBatch(str(topic_partition), base_offset, start, reason)
-    if not record_count or attributes & CONTROL_MASK or base_offset + last_offset_delta < start_offset:
-        return None
-    if attributes & CODEC_MASK == NO_CODEC:
-        return records, start + HEADER_BYTES, stop
-    compressed = records[start + HEADER_BYTES : stop]
-    body = decompress_records(attributes & CODEC_MASK, compressed, topic_partition, base_offset, start)
-    return body, 0, len(body)
+        if header[3] == MAGIC_V2:
+            where += f", at byte {self._sink.position - first} of its records"
+        return error(str(topic_partition), header[0], start, f"{where}: {reason}")

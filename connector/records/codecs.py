@@ -1,7 +1,7 @@
 """Decompression of a record batch's records, by the codec that its attributes name.
 
-Only what follows the batch header is compressed, all records together. Java writes snappy in the framing of
-snappy-java ("xerial"); other producers send a raw block, so both are read.
+Only what follows the batch header is compressed, all records together; in the old formats, a message's value. Java
+writes snappy in the framing of snappy-java ("xerial"); other producers send a raw block, so both are read.
 
 Spec: Kafka message format, "Compression". Counterpart: ``org.apache.kafka.common.compress``.
 """
@@ -17,9 +17,11 @@ import cramjam
 from connector.errors import CorruptBatch, UnsupportedFeature
 from connector.model import TopicPartition
 
-__all__ = ["NO_CODEC", "decompress_records"]
+__all__ = ["LZ4", "NO_CODEC", "ZSTD", "decompress_records", "with_lz4_header_checksum"]
 
 NO_CODEC: Final = 0
+LZ4: Final = 3
+ZSTD: Final = 4
 
 XERIAL_PREFIX: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER_BYTES: Final = 16
@@ -27,6 +29,12 @@ XERIAL_HEADER_BYTES: Final = 16
 _BLOCK_LENGTH: Final = Struct(">i")
 _SNAPPY_MOST_GROWTH: Final = 22
 """The densest element of snappy makes 64 bytes of 3, so a larger announced size is a lie, and allocates nothing."""
+
+_LZ4_DESCRIPTOR_AT: Final = 4
+_LZ4_HAS_CONTENT_SIZE: Final = 0x08
+_LZ4_HAS_DICTIONARY_ID: Final = 0x01
+_XXH_PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_WORD: Final = Struct("<I")
 
 
 def decompress_records(
@@ -39,7 +47,7 @@ def decompress_records(
     codec : int
         Attribute bits 0 to 2; not `NO_CODEC`.
     compressed : memoryview of bytes
-        What follows the batch header; borrowed.
+        What follows the batch header, or a wrapper message's value; borrowed.
     topic_partition, base_offset, batch_start
         For the messages of errors.
 
@@ -64,6 +72,42 @@ def decompress_records(
     except cramjam.DecompressionError as problem:
         reason = f"its records can't be decompressed with {name}: {problem}"
         raise CorruptBatch(str(topic_partition), base_offset, batch_start, reason) from problem
+
+
+def with_lz4_header_checksum(frame: memoryview) -> memoryview:
+    """Return a copy of an LZ4 frame whose header checksum is right.
+
+    Clients up to Kafka 0.9 took it over the frame's magic number too, and so it is in all messages of magic 0; nobody
+    reads it there (``KafkaLZ4BlockInputStream``, "ignoreFlagDescriptorChecksum"). Too short a frame stays as it is.
+    """
+    mended = bytearray(frame)
+    flags = mended[_LZ4_DESCRIPTOR_AT] if len(mended) > _LZ4_DESCRIPTOR_AT else 0
+    checksum_at = _LZ4_DESCRIPTOR_AT + 2
+    checksum_at += 8 * (flags & _LZ4_HAS_CONTENT_SIZE != 0) + 4 * (flags & _LZ4_HAS_DICTIONARY_ID != 0)
+    if checksum_at < len(mended):
+        mended[checksum_at] = _xxh32(mended[_LZ4_DESCRIPTOR_AT:checksum_at]) >> 8 & 0xFF
+    return memoryview(mended)
+
+
+def _xxh32(data: bytearray) -> int:
+    """Hash less than 16 bytes with seed 0 (xxHash specification, XXH32)."""
+    prime_1, prime_2, prime_3, prime_4, prime_5 = _XXH_PRIMES
+    words_stop = len(data) & ~3
+    hashed = prime_5 + len(data)
+    for (word,) in _WORD.iter_unpack(data[:words_stop]):
+        hashed = _rotated(hashed + word * prime_3, 17) * prime_4
+    for byte in data[words_stop:]:
+        hashed = _rotated(hashed + byte * prime_5, 11) * prime_1
+    hashed &= 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 15) * prime_2 & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * prime_3 & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    """Rotate the lower 32 bits of a number to the left."""
+    value &= 0xFFFFFFFF
+    return (value << bits | value >> 32 - bits) & 0xFFFFFFFF
 
 
 def _gzip(compressed: memoryview) -> memoryview:
@@ -116,6 +160,6 @@ def _snappy_size(block: memoryview) -> int:
 _CODECS: Final[Mapping[int, tuple[str, Callable[[memoryview], memoryview]]]] = {
     1: ("gzip", _gzip),
     2: ("snappy", _snappy),
-    3: ("lz4", _lz4),
-    4: ("zstd", _zstd),
+    LZ4: ("lz4", _lz4),
+    ZSTD: ("zstd", _zstd),
 }

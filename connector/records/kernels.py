@@ -359,8 +359,8 @@ class RowSink:
         start_offset, end_offset : int
             Records below the start are skipped; the first at or past the end ends the batch.
         timestamp_ms, timestamp_type : int
-            The batch's base timestamp and 0 (create time), or its max timestamp and 1 (log append time, which
-            every record then has).
+            The batch's base timestamp and 0 (create time), or what every record has: the batch's max timestamp and 1
+            (log append time), or -1 and -1 (no timestamp, from before magic 1).
         """
         self.position = position
         self.stop = stop

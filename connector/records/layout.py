@@ -3,7 +3,7 @@
 Fetched records are record batches one after the other. The first may begin below the fetch offset and the last may
 be cut anywhere (KIP-74). Batches of magic 2 have the header that is described here; messages of magic 0 and 1,
 which segments from before Kafka 0.11 may still hold, have the same first two fields and the magic byte at the same
-place, so the walk gets past them although nothing here can read them.
+place, so the walk is one for all formats.
 
 Spec: Kafka message format, "Record Batch" (KIP-98). Counterpart: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``.
 """
@@ -15,16 +15,20 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from connector.errors import CorruptBatch
-from connector.model import RecordsScan, TopicPartition
+from connector.model import NO_EPOCH, RecordsScan, TopicPartition
 
 __all__ = [
     "ATTRIBUTES_AT",
     "CODEC_MASK",
     "CONTROL_MASK",
     "HEADER_BYTES",
+    "LENGTH_END",
     "LOG_APPEND_MASK",
     "MAGIC_V2",
+    "SMALLEST_LENGTH",
+    "TRANSACTIONAL_MASK",
     "BatchHeader",
+    "RecordBody",
     "name_for_errors",
     "scan_record_batches",
     "walk_record_batches",
@@ -42,18 +46,26 @@ HEADER_BYTES: Final = 61
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 
-BatchHeader: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
-"""Base offset, length, magic, CRC-32C, attributes, last offset delta, base timestamp, max timestamp, record count.
+BatchHeader: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
+"""Base offset, length, partition leader epoch, magic, CRC-32C, attributes, last offset delta, base timestamp, max
+timestamp, producer id, record count.
 
-A plain tuple, because one is made for every batch. For magic 0 and 1 what follows the magic is meaningless.
+A plain tuple, because one is made for every batch. For magic 0 and 1 the first field is the offset of the message, or
+of the last one inside it; only length and magic mean something besides.
 """
 
-# Left out: leader epoch in front of the magic; producer id, producer epoch and base sequence in front of the count.
-_HEADER: Final = Struct(">qi4xbIhiqq14xi")
+RecordBody: TypeAlias = tuple[memoryview, int, int, int, int, int, int, int]
+"""Records that can be read: the buffer, their first byte, the byte after the last, how many they are, the offset that
+their deltas count from, the largest delta, and the timestamp and timestamp type that `RowSink.begin` takes.
+"""
 
-_SMALLEST_LENGTH: Final = {0: 14, 1: 22, MAGIC_V2: HEADER_BYTES - LENGTH_END}
+# Left out: producer epoch and base sequence, in front of the count.
+_HEADER: Final = Struct(">qiibIhiqqq6xi")
+
+SMALLEST_LENGTH: Final = {0: 14, 1: 22, MAGIC_V2: HEADER_BYTES - LENGTH_END}
 """By magic, a batch without a record (``LegacyRecord.RECORD_OVERHEAD_V0`` and ``_V1``, ``RECORD_BATCH_OVERHEAD``)."""
 _UNREACHABLE_LENGTH: Final = 1 << 31
 _LAST_BASE_OFFSET: Final = (1 << 63) - 1 - (1 << 31)
@@ -89,8 +101,8 @@ def walk_record_batches(
             header: BatchHeader = _HEADER.unpack_from(records, start)
         else:  # a cut header, or a short message of magic 0 or 1
             header = _HEADER.unpack(records[start:].tobytes().ljust(HEADER_BYTES, b"\0"))
-        base_offset, length, magic, _, _, last_offset_delta, _, _, record_count = header
-        if length < _SMALLEST_LENGTH.get(magic, _UNREACHABLE_LENGTH) or not 0 <= base_offset <= _LAST_BASE_OFFSET:
+        base_offset, length, _, magic, _, _, last_offset_delta, _, _, _, record_count = header
+        if length < SMALLEST_LENGTH.get(magic, _UNREACHABLE_LENGTH) or not 0 <= base_offset <= _LAST_BASE_OFFSET:
             raise _contradiction(header, start, topic_partition)
         stop = start + LENGTH_END + length
         if stop > size:
@@ -115,23 +127,27 @@ def scan_record_batches(records: memoryview, topic_partition: TopicPartition | N
     -------
     RecordsScan
         Checksums are not verified, so it is a plan to act upon while the records are decoded, not their content.
-        A message of magic 0 or 1 counts as one record; its offset is that of its last inner message.
+        A message of magic 0 or 1 counts as one record; its offset is that of its last inner message, and it has no
+        leader epoch.
 
     Raises
     ------
     CorruptBatch
         As `walk_record_batches` does.
     """
-    next_offset = -1
+    header = None
     batch_count = record_total = complete_bytes = 0
     for _, stop, header in walk_record_batches(records, topic_partition):
-        base_offset, _, magic, _, _, last_offset_delta, _, _, record_count = header
-        is_current = magic == MAGIC_V2
-        next_offset = base_offset + (last_offset_delta if is_current else 0) + 1
-        record_total += record_count if is_current else 1
-        batch_count += 1
         complete_bytes = stop
-    return RecordsScan(next_offset, batch_count, record_total, complete_bytes)
+        batch_count += 1
+        record_total += header[-1] if header[3] == MAGIC_V2 else 1
+    if header is None:
+        return RecordsScan(next_offset=-1, batch_count=0, record_count=0, complete_bytes=0)
+    base_offset, _, leader_epoch, magic, _, _, last_offset_delta, *_ = header
+    if magic != MAGIC_V2:
+        leader_epoch, last_offset_delta = NO_EPOCH, 0
+    next_offset = base_offset + last_offset_delta + 1
+    return RecordsScan(next_offset, batch_count, record_total, complete_bytes, leader_epoch)
 
 
 def name_for_errors(topic_partition: TopicPartition | None) -> str:
@@ -141,11 +157,11 @@ def name_for_errors(topic_partition: TopicPartition | None) -> str:
 
 def _contradiction(header: BatchHeader, start: int, topic_partition: TopicPartition | None) -> CorruptBatch:
     """Make the error that says what is wrong with a header."""
-    base_offset, length, magic, _, _, last_offset_delta, _, _, record_count = header
-    if magic not in _SMALLEST_LENGTH:
+    base_offset, length, _, magic, _, _, last_offset_delta, _, _, _, record_count = header
+    if magic not in SMALLEST_LENGTH:
         reason = f"its magic byte is {magic}; 0, 1 and 2 exist"
-    elif length < _SMALLEST_LENGTH[magic]:
-        reason = f"its length field is {length}; magic {magic} needs {_SMALLEST_LENGTH[magic]} at least"
+    elif length < SMALLEST_LENGTH[magic]:
+        reason = f"its length field is {length}; magic {magic} needs {SMALLEST_LENGTH[magic]} at least"
     elif not 0 <= base_offset <= _LAST_BASE_OFFSET:
         reason = f"its base offset {base_offset} can't be one"
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ CODEC_NUMBERS: Mapping[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "snappy-x
 LOG_APPEND = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+ABORT = 0
+COMMIT = 1
 
 
 def varint(value: int, width: int = 64) -> bytes:
@@ -60,6 +63,8 @@ def record_batch(
     attributes: int = 0,
     base_timestamp: int = 1_700_000_000_000,
     max_timestamp: int = 1_700_000_009_999,
+    producer_id: int = -1,
+    leader_epoch: int = 5,
     magic: int = 2,
     body: bytes | None = None,
     length: int | None = None,
@@ -72,14 +77,14 @@ def record_batch(
         len(records) - 1 if last_offset_delta is None else last_offset_delta,
         base_timestamp,
         max_timestamp,
-        -1,
+        producer_id,
         -1,
         -1,
         count,
     )
     covered += COMPRESS[codec](b"".join(records)) if body is None else body
     announced = len(covered) + 9 if length is None else length
-    return struct.pack(">qiibI", base_offset, announced, 5, magic, crc32c.crc32c(covered)) + covered
+    return struct.pack(">qiibI", base_offset, announced, leader_epoch, magic, crc32c.crc32c(covered)) + covered
 
 
 def batch_of(count: int, base_offset: int = 0, **fields: Any) -> bytes:
@@ -88,11 +93,44 @@ def batch_of(count: int, base_offset: int = 0, **fields: Any) -> bytes:
     return record_batch(records, base_offset=base_offset, **fields)
 
 
-def old_message(magic: int, log_offset: int, value: bytes = b"old") -> bytes:
-    """A message of magic 0 or 1, whose CRC nobody looks at."""
-    content = bytes([magic, 0]) + (struct.pack(">q", 1) if magic == 1 else b"")
-    content += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
-    return struct.pack(">qiI", log_offset, len(content) + 4, 0) + content
+def transactional(producer_id: int, base_offset: int, count: int = 1, **fields: Any) -> bytes:
+    """A batch of a transaction."""
+    return batch_of(count, base_offset, attributes=TRANSACTIONAL, producer_id=producer_id, **fields)
+
+
+def marker(producer_id: int, log_offset: int, control_type: int, *, key: bytes | None = None, **fields: Any) -> bytes:
+    """A control batch that ends a transaction; `key` replaces version 0 and the type."""
+    ended = record(0, struct.pack(">hh", 0, control_type) if key is None else key, struct.pack(">hi", 0, 9))
+    fields = {"attributes": TRANSACTIONAL | CONTROL, "producer_id": producer_id} | fields
+    return record_batch([ended], base_offset=log_offset, **fields)
+
+
+def message(
+    magic: int,
+    log_offset: int,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    *,
+    timestamp_ms: int = 1_400_000_000_000,
+    attributes: int = 0,
+    length: int | None = None,
+    surplus: bytes = b"",
+) -> bytes:
+    """One message of magic 0 or 1 with a true checksum; `length` can be given wrong, `surplus` stands behind it all."""
+    content = bytes([magic, attributes]) + (struct.pack(">q", timestamp_ms) if magic == 1 else b"")
+    content += int32_sized(key) + int32_sized(value) + surplus
+    announced = len(content) + 4 if length is None else length
+    return struct.pack(">qiI", log_offset, announced, zlib.crc32(content)) + content
+
+
+def wrapper(magic: int, log_offset: int, inner: Sequence[bytes], codec: str = "gzip", **fields: Any) -> bytes:
+    """Messages inside a compressed one."""
+    fields = {"attributes": CODEC_NUMBERS[codec], "key": None, "value": COMPRESS[codec](b"".join(inner))} | fields
+    return message(magic, log_offset, **fields)
+
+
+def int32_sized(value: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
 
 
 def xerial(data: bytes, *, block_bytes: int = 100, versions: bytes = b"\0\0\0\1\0\0\0\1") -> bytes:

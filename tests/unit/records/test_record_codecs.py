@@ -12,7 +12,7 @@ import pytest
 
 from connector.errors import CorruptBatch, UnsupportedFeature
 from connector.model import TopicPartition
-from connector.records.codecs import decompress_records
+from connector.records.codecs import decompress_records, with_lz4_header_checksum
 from tests.unit.records.record_bytes import CODEC_NUMBERS, COMPRESS, raw_snappy, xerial
 
 DATA = b"".join(b"%d, the %dth line of a text that compresses;" % (i, i * i) for i in range(500))
@@ -85,6 +85,32 @@ def _xxh32(data: bytes) -> int:
     hashed = ((hashed ^ hashed >> 15) * 2246822519) & mask
     hashed = ((hashed ^ hashed >> 13) * 3266489917) & mask
     return hashed ^ hashed >> 16
+
+
+@pytest.mark.parametrize(
+    ("flags", "added"),
+    [
+        (0x60, b""),
+        (0x68, struct.pack("<q", len(DATA))),
+        (0x61, b"\0\0\0\0"),
+        (0x69, struct.pack("<q", len(DATA)) + b"\0\0\0\0"),
+    ],
+    ids=["plain", "content size", "dictionary id", "both"],
+)
+def test_lz4_header_checksum_is_mended(flags: int, added: bytes) -> None:
+    """The lz4 library is the judge: it refuses a frame whose header checksum is wrong."""
+    frame = COMPRESS["lz4"](DATA)
+    assert frame[4] == 0x60
+    mendable = frame[:4] + bytes([flags]) + frame[5:6] + added + b"?" + frame[7:]
+    with pytest.raises(CorruptBatch, match="headerChecksum"):
+        decompress(3, mendable)
+    assert decompress(3, bytes(with_lz4_header_checksum(memoryview(mendable)))) == DATA
+
+
+def test_lz4_frame_that_ends_in_its_header_stays_what_it_is() -> None:
+    frame = COMPRESS["lz4"](DATA)
+    for cut in range(7):
+        assert bytes(with_lz4_header_checksum(memoryview(frame[:cut]))) == frame[:cut]
 
 
 def test_gzip_with_every_optional_field() -> None:

@@ -225,7 +225,7 @@ def batches(draw: Callable[..., Any]) -> Batch:
         start_offset=base_offset + draw(st.sampled_from([0, 0, 2, 500])),
         end_offset=base_offset + draw(st.sampled_from([2**31 - 1, 2**31 - 1, 3, 0])),
         timestamp_ms=draw(timestamps),
-        timestamp_type=draw(st.integers(0, 1)),
+        timestamp_type=draw(st.integers(-1, 1)),
         include_headers=draw(st.booleans()),
         max_rows=draw(st.sampled_from([1, 2, 9, 1000])),
         max_bytes=draw(st.sampled_from([1, 30, 1 << 20])),

@@ -12,11 +12,11 @@ from kio.records.writers import write_batch
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from connector.errors import CorruptBatch
-from connector.model import RecordsScan, TopicPartition
+from connector.model import NO_EPOCH, RecordsScan, TopicPartition
 from connector.records.layout import scan_record_batches
-from tests.unit.records.record_bytes import batch_of, old_message, record, record_batch
+from tests.unit.records.record_bytes import batch_of, message, record, record_batch, wrapper
 
-NOTHING = RecordsScan(next_offset=-1, batch_count=0, record_count=0, complete_bytes=0)
+NOTHING = RecordsScan(next_offset=-1, batch_count=0, record_count=0, complete_bytes=0, last_leader_epoch=NO_EPOCH)
 
 
 def scan(records: bytes) -> RecordsScan:
@@ -43,7 +43,7 @@ def test_batches_of_another_writer() -> None:
                 producer_id=i64(-1), producer_epoch=i16(-1), base_sequence=i32(-1), attributes=i16(0), records=records
             ),
         )
-    assert scan(written.getvalue()) == RecordsScan(104, 2, 4, len(written.getvalue()))
+    assert scan(written.getvalue()) == RecordsScan(104, 2, 4, len(written.getvalue()), 0)
 
 
 def test_no_records() -> None:
@@ -52,19 +52,19 @@ def test_no_records() -> None:
 
 def test_position_comes_from_the_last_offset_delta_not_from_the_records() -> None:
     compacted = record_batch([record(2)], base_offset=10, last_offset_delta=9)
-    assert scan(compacted) == RecordsScan(20, 1, 1, len(compacted))
+    assert scan(compacted) == RecordsScan(20, 1, 1, len(compacted), 5)
 
 
 def test_empty_batch_moves_the_position() -> None:
     empty = record_batch([], base_offset=10, last_offset_delta=4)
     assert len(empty) == 61
-    assert scan(batch_of(10) + empty) == RecordsScan(15, 2, 10, len(batch_of(10)) + 61)
+    assert scan(batch_of(10) + empty) == RecordsScan(15, 2, 10, len(batch_of(10)) + 61, 5)
 
 
 def test_tail_cut_at_every_byte() -> None:
     first, second = batch_of(3), batch_of(2, base_offset=3)
     for cut in range(len(second)):
-        assert scan(first + second[:cut]) == RecordsScan(3, 1, 3, len(first)), cut
+        assert scan(first + second[:cut]) == RecordsScan(3, 1, 3, len(first), 5), cut
 
 
 def test_only_a_cut_batch() -> None:
@@ -73,17 +73,35 @@ def test_only_a_cut_batch() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_messages_are_walked_past(magic: int) -> None:
-    old = old_message(magic, 41)
+    old = message(magic, 41)
     assert len(old) < 61
     assert scan(old) == RecordsScan(42, 1, 1, len(old))
     following = batch_of(3, base_offset=42)
-    assert scan(old + following) == RecordsScan(45, 2, 4, len(old) + len(following))
+    assert scan(old + following) == RecordsScan(45, 2, 4, len(old) + len(following), 5)
     assert scan(batch_of(41) + old).next_offset == 42
 
 
 @pytest.mark.parametrize("magic", [0, 1])
+def test_wrapper_message_counts_as_one_record_at_its_last_offset(magic: int) -> None:
+    inner = [message(magic, log_offset) for log_offset in range(3)]
+    assert scan(wrapper(magic, 12, inner)).next_offset == 13
+    assert scan(wrapper(magic, 12, inner)).record_count == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_leader_epoch_is_the_last_complete_batchs(magic: int) -> None:
+    first, second = batch_of(3, leader_epoch=8), batch_of(3, 3, leader_epoch=2)
+    assert scan(first).last_leader_epoch == 8
+    assert scan(first + second).last_leader_epoch == 2
+    assert scan(first + second[:-1]).last_leader_epoch == 8
+    assert scan(first + message(magic, 3)).last_leader_epoch == NO_EPOCH
+    assert scan(message(magic, 0) + second).last_leader_epoch == 2
+    assert scan(batch_of(1, leader_epoch=-1)).last_leader_epoch == NO_EPOCH
+
+
+@pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_that_is_cut(magic: int) -> None:
-    first = old_message(magic, 7)
+    first = message(magic, 7)
     for cut in range(len(first)):
         assert scan(first + first[:cut]) == RecordsScan(8, 1, 1, len(first)), cut
 
@@ -128,4 +146,4 @@ def test_largest_offsets() -> None:
 
 def test_length_that_reaches_beyond_what_is_there_is_a_cut_tail() -> None:
     announced = struct.pack(">qiib", 3, 2**31 - 1, 0, 2) + bytes(100)
-    assert scan(batch_of(3) + announced) == RecordsScan(3, 1, 3, len(batch_of(3)))
+    assert scan(batch_of(3) + announced) == RecordsScan(3, 1, 3, len(batch_of(3)), 5)

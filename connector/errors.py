@@ -11,6 +11,7 @@ Who must act: the operator (`ConfigError`, `AuthFailed`), nobody (``retriable``)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 __all__ = [
@@ -25,14 +26,19 @@ __all__ = [
     "DataLossError",
     "KernelMissing",
     "LocalViolation",
-    "OffsetOutOfRange",
+    "LogTruncated",
+    "LossReason",
+    "OffsetsAgedOut",
     "ProtocolViolation",
     "RangeTimedOut",
     "RecordDecodeError",
     "RemoteViolation",
     "RequestTimedOut",
     "SourceOffsetError",
+    "TopicDeleted",
+    "TopicRecreated",
     "TransportError",
+    "UnsupportedApi",
     "UnsupportedFeature",
 ]
 
@@ -147,6 +153,12 @@ class RemoteViolation(ProtocolViolation):
     retriable = True
 
 
+class UnsupportedApi(RemoteViolation):
+    """A broker is too old, or too new, for a request: the two sides share no version of it."""
+
+    retriable = False
+
+
 class RecordDecodeError(ConnectorError):
     """Records of a topic-partition can't be turned into rows."""
 
@@ -189,40 +201,110 @@ class KernelMissing(ConnectorError, ImportError):
         )
 
 
+class LossReason(StrEnum):
+    """Why records are gone, as metrics name it."""
+
+    AGED_OUT = "aged_out"
+    TRUNCATED = "truncated"
+    TOPIC_RECREATED = "topic_recreated"
+    TOPIC_DELETED = "topic_deleted"
+
+
 class DataLossError(ConnectorError):
     """Records that the query planned to read are gone. `failOnDataLoss` governs what happens then."""
 
+    reason: ClassVar[LossReason]
 
-class OffsetOutOfRange(DataLossError):
-    """The leader does not hold the wanted offset: aged out, truncated, or beyond the log's end."""
 
-    def __init__(
-        self,
-        topic_partition: str,
-        fetch_offset: int,
-        node: str,
-        log_start_offset: int,
-        log_end_offset: int,
-    ) -> None:
-        super().__init__(topic_partition, fetch_offset, node, log_start_offset, log_end_offset)
+class OffsetsAgedOut(DataLossError):
+    """The wanted offset lies before the log's start: retention or delete-records was faster than the query."""
+
+    reason = LossReason.AGED_OUT
+
+    def __init__(self, topic_partition: str, fetch_offset: int, log_start_offset: int, node: str) -> None:
+        super().__init__(topic_partition, fetch_offset, log_start_offset, node)
         self.topic_partition = topic_partition
         self.fetch_offset = fetch_offset
-        self.node = node
         self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
+        self.node = node
 
     def __str__(self) -> str:
-        """Return the wanted offset, what the leader holds, and what it means."""
-        held = f"the leader, broker {self.node}, holds offsets {self.log_start_offset} to {self.log_end_offset}"
-        if 0 <= self.fetch_offset < self.log_start_offset:
-            cause = "they were deleted before they were read (retention or delete-records)"
-        elif self.fetch_offset > self.log_end_offset >= 0:
-            cause = "the log is shorter than it was (truncated, or the topic was deleted and created again)"
-        else:
-            cause = "it came back into range only after the fetch was refused"
+        """Return the wanted offset, where the log begins, and what to do."""
         return (
-            f"{self.topic_partition}: offset {self.fetch_offset} can't be read, {held}: {cause}. "
-            "Start from offsets that exist, or from a new checkpoint."
+            f"{self.topic_partition}: offset {self.fetch_offset} was deleted before it was read (retention or "
+            f"delete-records); at the leader, broker {self.node}, the log begins at {self.log_start_offset}. "
+            "Give the topic a longer retention, and set failOnDataLoss to false to go on without the lost records."
+        )
+
+
+class LogTruncated(DataLossError):
+    """The log lost its end, and with it records that were read or planned (unclean leader election; KIP-320).
+
+    Attributes
+    ----------
+    divergent_offset : int
+        Where the log ends that the query was planned on, or where another history begins; -1 when unknown.
+    expected_epoch : int
+        Leader epoch of the record before `fetch_offset`; -1 when unknown.
+    """
+
+    reason = LossReason.TRUNCATED
+
+    def __init__(
+        self, topic_partition: str, fetch_offset: int, divergent_offset: int, expected_epoch: int, node: str
+    ) -> None:
+        super().__init__(topic_partition, fetch_offset, divergent_offset, expected_epoch, node)
+        self.topic_partition = topic_partition
+        self.fetch_offset = fetch_offset
+        self.divergent_offset = divergent_offset
+        self.expected_epoch = expected_epoch
+        self.node = node
+
+    def __str__(self) -> str:
+        """Return the position, where the histories part, and what to do."""
+        where = "at an offset that it does not tell" if self.divergent_offset < 0 else f"at {self.divergent_offset}"
+        epoch = "" if self.expected_epoch < 0 else f" (leader epoch {self.expected_epoch})"
+        return (
+            f"{self.topic_partition}: the log was truncated before offset {self.fetch_offset}{epoch}: at the leader, "
+            f"broker {self.node}, what was there ends {where}. An unclean leader election does this, or a topic that "
+            "was created anew. Start from a new checkpoint, or set failOnDataLoss to false to go on with what is there."
+        )
+
+
+class TopicRecreated(DataLossError):
+    """A topic was deleted and created again: offsets of the old one mean nothing in the new one (KIP-516)."""
+
+    reason = LossReason.TOPIC_RECREATED
+
+    def __init__(self, topic: str, planned_id: str, found_id: str) -> None:
+        super().__init__(topic, planned_id, found_id)
+        self.topic = topic
+        self.planned_id = planned_id
+        self.found_id = found_id
+
+    def __str__(self) -> str:
+        """Return both ids, and what to do."""
+        return (
+            f"topic {self.topic} was deleted and created again (topic id {self.planned_id} was planned, brokers have "
+            f"{self.found_id}): its offsets start over. Start from a new checkpoint."
+        )
+
+
+class TopicDeleted(DataLossError):
+    """A topic that is being read does not exist any more."""
+
+    reason = LossReason.TOPIC_DELETED
+
+    def __init__(self, topic: str, missing_ms: int) -> None:
+        super().__init__(topic, missing_ms)
+        self.topic = topic
+        self.missing_ms = missing_ms
+
+    def __str__(self) -> str:
+        """Return which topic, and for how long brokers did not know it."""
+        return (
+            f"topic {self.topic} was deleted while it was read: brokers have not known it for {self.missing_ms} ms. "
+            "Take it out of the subscription, or create it and start from a new checkpoint."
         )
 
 

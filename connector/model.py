@@ -136,8 +136,8 @@ class OffsetRange:
     Attributes
     ----------
     start_epoch : int
-        Leader epoch of the record before `start_offset`, or `NO_EPOCH`: with it a log that was truncated and
-        written anew is found out (KIP-320).
+        Leader epoch of the record before `start_offset`, or of the leader whose log reached that far when it was
+        planned, or `NO_EPOCH`: with it a log that was truncated and written anew is found out (KIP-320).
     topic_id : UUID
         The topic that was planned for, or `NO_TOPIC_ID`: with it a topic of the same name that was created anew is
         found out (KIP-516).

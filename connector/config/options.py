@@ -79,7 +79,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         name="failOnDataLoss",
         kind="bool",
         default="true",
-        sentence="Fail when planned offsets are gone. `false` is refused: skipping is not implemented.",
+        sentence="Fail when planned offsets are gone. `false`: go on; what is skipped is logged and counted.",
     ),
     OptionSpec(
         name="includeHeaders",
@@ -104,8 +104,30 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         name="replicaSelection",
         kind="choice",
         default="broker",
-        choices=("broker", "leader"),
-        sentence="`broker`: the leader names the replica to read (KIP-392). `leader`: read leaders only.",
+        choices=("broker", "client", "leader"),
+        sentence=(
+            "`broker`: the leader names the replica to read (KIP-392). `client`: an in-sync replica in our rack, by "
+            "metadata; needs no `replica.selector.class`. `leader`: read leaders only."
+        ),
+    ),
+    OptionSpec(
+        name="localLogMs",
+        kind="int",
+        default="0",
+        sentence="With `client`: replicas whose local log spans less time rank last in their rack; 0: any.",
+    ),
+    OptionSpec(
+        name="localLogBytes",
+        kind="int",
+        default="0",
+        sentence="With `client`: replicas whose local log is smaller rank last, unless it spans `localLogMs`; 0: any.",
+    ),
+    OptionSpec(
+        name="sessions",
+        kind="choice",
+        default="auto",
+        choices=("auto", "always", "never"),
+        sentence="Fetch sessions (KIP-227). `auto`: where a read asks a broker more than once for several partitions.",
     ),
     OptionSpec(
         name="followerWaitMs",
@@ -137,7 +159,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         kind="choice",
         default="read_uncommitted",
         choices=("read_uncommitted", "read_committed"),
-        sentence="`read_committed` is refused: transactions are not filtered.",
+        sentence="`read_committed`: records of open and aborted transactions are left out.",
     ),
     OptionSpec(
         name="kafka.security.protocol",

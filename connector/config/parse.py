@@ -15,12 +15,19 @@ from connector.config.settings import (
     OffsetBound,
     PartitionOffsets,
     ReplicaSelection,
+    SessionUse,
     Subscribe,
     Subscription,
     WholeLog,
 )
 from connector.errors import ConfigError, ConfigProblem
-from connector.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from connector.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TopicPartition,
+)
 
 __all__ = ["parse_options"]
 
@@ -28,6 +35,7 @@ _SPECS: Final = {spec.name.lower(): spec for spec in OPTIONS}
 _REFUSALS: Final = {name.lower(): (name, reason) for name, reason in (CLIENT_REFUSALS | SOURCE_REFUSALS).items()}
 _WITHOUT_EFFECT: Final = frozenset(name.lower() for name in WITHOUT_EFFECT)
 _TRUE_FALSE: Final = {"true": True, "false": False}
+_ISOLATION_LEVELS: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 _NEAR_RATIO: Final = 0.82
 """Above this likeness an unknown name is taken for a misspelling of ours (`difflib`)."""
 
@@ -104,11 +112,6 @@ class _Parser:
         return tuple(f"option {name} has no effect on kafka_follower" for name in sorted(unknown))
 
     def _refuse_what_is_not_built(self) -> None:
-        if not self._boolean("failOnDataLoss"):
-            self._refuse("failOnDataLoss", "skipping lost offsets is not implemented; leave it true", given="false")
-        if self._choice("kafka.isolation.level") == "read_committed":
-            reason = "transactions are not filtered; use read_uncommitted, or Spark's own kafka source"
-            self._refuse("kafka.isolation.level", reason, given="read_committed")
         protocol = self._choice("kafka.security.protocol")
         if protocol != "PLAINTEXT":
             self._refuse("kafka.security.protocol", "only PLAINTEXT is supported", given=protocol)
@@ -120,6 +123,11 @@ class _Parser:
             rack=self._text("rack"),
             client_rack=self._text("kafka.client.rack"),
             replica_selection=ReplicaSelection(self._choice("replicaSelection")),
+            local_log_ms=self._integer("localLogMs"),
+            local_log_bytes=self._integer("localLogBytes"),
+            session_use=SessionUse(self._choice("sessions")),
+            isolation_level=_ISOLATION_LEVELS[self._choice("kafka.isolation.level")],
+            is_data_loss_fatal=self._boolean("failOnDataLoss"),
             follower_wait_ms=self._integer("followerWaitMs"),
             progress_timeout_ms=self._integer("kafkaConsumer.pollTimeoutMs"),
             fetch_max_bytes=self._integer("kafka.fetch.max.bytes"),

@@ -19,6 +19,7 @@ __all__ = [
     "OffsetBound",
     "PartitionOffsets",
     "ReplicaSelection",
+    "SessionUse",
     "Subscribe",
     "Subscription",
     "WholeLog",
@@ -29,7 +30,20 @@ class ReplicaSelection(Enum):
     """Who decides which replica is read."""
 
     BROKER = "broker"
+    """The leader names it (KIP-392)."""
+    CLIENT = "client"
+    """We take an in-sync replica in our rack from metadata; needs no selector on the brokers."""
     LEADER = "leader"
+    """Nobody: the leader is read."""
+
+
+class SessionUse(Enum):
+    """When fetch sessions (KIP-227) are used."""
+
+    AUTO = "auto"
+    """From the second request of a read to a node on, when it is about several topic-partitions."""
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,11 @@ class ClientConfig:
     rack: str | None
     client_rack: str | None
     replica_selection: ReplicaSelection
+    local_log_ms: int
+    local_log_bytes: int
+    session_use: SessionUse
+    isolation_level: int
+    is_data_loss_fatal: bool
     follower_wait_ms: int
     progress_timeout_ms: int
     fetch_max_bytes: int

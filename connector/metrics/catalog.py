@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from connector.errors import LossReason
 from connector.model import ReplicaChange
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "RACK_INFO",
     "READ_REPLICA_CHANGES",
     "ROWS",
+    "SKIPPED_OFFSETS",
     "RequestOutcome",
     "TOPIC_LAG",
     "locality_of",
@@ -126,6 +128,13 @@ READ_REPLICA_CHANGES: Final = MetricSpec(
     "Times a topic-partition went on being read from another broker.",
     "changes",
 )
+SKIPPED_OFFSETS: Final = MetricSpec(
+    "kafka_follower_skipped_offsets_total",
+    "counter",
+    ("topic", "reason"),
+    "Offsets that were lost before they were read, and skipped because `failOnDataLoss` is false.",
+    "offsets",
+)
 PREFERRED_READ_REPLICA: Final = MetricSpec(
     "kafka_follower_preferred_read_replica",
     "gauge",
@@ -184,6 +193,7 @@ EXECUTOR_METRICS: Final = (
     FETCH_RECORDS,
     FETCH_REQUESTS,
     READ_REPLICA_CHANGES,
+    SKIPPED_OFFSETS,
     PREFERRED_READ_REPLICA,
     RACK_INFO,
 )
@@ -208,9 +218,12 @@ def starting_series(
     topics : iterable of str
         The topics that are about to be read.
     """
-    for reason in ReplicaChange:
-        yield READ_REPLICA_CHANGES, (reason,)
+    for change in ReplicaChange:
+        yield READ_REPLICA_CHANGES, (change,)
     topic_list = tuple(topics)
+    for reason in LossReason:
+        for topic in topic_list:
+            yield SKIPPED_OFFSETS, (topic, reason)
     for broker_rack in dict.fromkeys(broker_racks):
         locality = locality_of(own_rack, broker_rack)
         for outcome in RequestOutcome:

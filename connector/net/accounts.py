@@ -6,13 +6,22 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from connector.fetch.actions import Decision, Delivery, FetchEvents
-from connector.fetch.outcome import Deliver, LookUpOffsets, ReadFromReplica, RefreshMetadata, ReturnToLeader
+from connector.fetch.outcome import (
+    Deliver,
+    LookUpOffsets,
+    ReadFromReplica,
+    RefreshMetadata,
+    ReturnToLeader,
+    Skip,
+    ValidateEpoch,
+)
 from connector.metrics.catalog import (
     FETCH_BYTES,
     FETCH_RECORDS,
     FETCH_REQUESTS,
     PREFERRED_READ_REPLICA,
     READ_REPLICA_CHANGES,
+    SKIPPED_OFFSETS,
     RequestOutcome,
     locality_of,
     starting_series,
@@ -63,14 +72,15 @@ class FetchAccounts:
             self._served_by_rack[topic_partition] = rack
             self._recorder.count(FETCH_BYTES, len(partition.records), topic_partition.topic, rack or "", locality)
         self._recorder.count(FETCH_REQUESTS, 1, rack or "", locality, _request_outcome(events.decisions))
-        self._on_decisions(events.decisions)
+        if events.session_reset is not None:
+            _log.info("broker %s: fetch session ended: %s", serving, events.session_reset)
+        self.on_decisions(events.decisions)
 
-    def on_fetch_failed(self, serving: Node | None, decisions: Iterable[Decision]) -> None:
+    def on_fetch_failed(self, serving: Node | None) -> None:
         """Count a request that got no answer."""
         rack = serving.rack if serving else None
         outcome = RequestOutcome.ERROR
         self._recorder.count(FETCH_REQUESTS, 1, rack or "", locality_of(self._own_rack, rack), outcome)
-        self._on_decisions(decisions)
 
     def on_rows(self, delivery: Delivery, row_count: int) -> None:
         """Count rows that were handed to Spark."""
@@ -83,10 +93,14 @@ class FetchAccounts:
         for topic_partition, node_id in preferred.items():
             self._recorder.gauge(PREFERRED_READ_REPLICA, node_id, topic_partition.topic, str(topic_partition.partition))
 
-    def _on_decisions(self, decisions: Iterable[Decision]) -> None:
+    def on_decisions(self, decisions: Iterable[Decision]) -> None:
+        """Count and log what was decided about topic-partitions."""
         for decision in decisions:
             if decision.change is not None:
                 self._recorder.count(READ_REPLICA_CHANGES, 1, decision.change)
+            if isinstance(decision.outcome, Skip):
+                topic, reason = decision.topic_partition.topic, decision.outcome.error.reason
+                self._recorder.count(SKIPPED_OFFSETS, decision.outcome.skipped_count, topic, reason)
             _log_decision(decision)
 
 
@@ -96,7 +110,7 @@ def _request_outcome(decisions: Iterable[Decision]) -> RequestOutcome:
         return RequestOutcome.DATA
     if any(isinstance(each, ReadFromReplica) for each in outcomes):
         return RequestOutcome.REDIRECT
-    if any(isinstance(each, ReturnToLeader | LookUpOffsets | RefreshMetadata) for each in outcomes):
+    if any(isinstance(each, ReturnToLeader | ValidateEpoch | LookUpOffsets | RefreshMetadata) for each in outcomes):
         return RequestOutcome.ERROR
     return RequestOutcome.EMPTY
 
@@ -108,8 +122,12 @@ def _log_decision(decision: Decision) -> None:
             _log.info("%s: reading at the leader (%s): %s", decision.topic_partition, reason, problem)
         case RefreshMetadata(problem=problem):
             _log.info("%s: asking for metadata: %s", decision.topic_partition, problem)
-        case LookUpOffsets():
-            _log.warning("%s: the leader refused the offset; asking for its log's bounds", decision.topic_partition)
+        case ValidateEpoch(problem=problem):
+            _log.info("%s: asking the leader where the position's epoch ends: %s", decision.topic_partition, problem)
+        case LookUpOffsets(problem=problem):
+            _log.warning("%s: asking the leader for its log's bounds: %s", decision.topic_partition, problem)
+        case Skip(skipped_count=skipped_count, error=error):
+            _log.warning("%d offsets skipped, because failOnDataLoss is false: %s", skipped_count, error)
         case ReadFromReplica(node_id=node_id):
             _log.debug("%s: reading at broker %s", decision.topic_partition, node_id)
         case _:

@@ -27,7 +27,6 @@ _PATIENCE_MS: Final = 60_000
 """How long a question is asked again (Java: ``default.api.timeout.ms``)."""
 _MISSING_TOPIC_PATIENCE_MS: Final = 3_000
 """How long a topic may be unknown: a new one needs a moment to reach every broker."""
-_ISOLATION_READ_UNCOMMITTED: Final = 0
 
 
 class ClusterClient:
@@ -85,7 +84,8 @@ class ClusterClient:
         Parameters
         ----------
         timestamps : mapping
-            `LATEST_TIMESTAMP`, `EARLIEST_TIMESTAMP` or milliseconds. The topics must have been described.
+            `LATEST_TIMESTAMP`, `EARLIEST_TIMESTAMP` or milliseconds. The topics must have been described. Latest is
+            the high watermark, or under read_committed the last stable offset.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class ClusterClient:
             by_leader.setdefault(info.leader_id, []).append(query)
         for leader_id, queries in by_leader.items():
             address, node = self._addresses.of_node(self._view, leader_id)
-            encode = partial(list_offsets.encode_request, queries, isolation_level=_ISOLATION_READ_UNCOMMITTED)
+            encode = partial(list_offsets.encode_request, queries, isolation_level=self._config.isolation_level)
             exchange = self._exchange(Api.LIST_OFFSETS, encode, list_offsets.decode_reply, node)
             self._network.submit(address, node, exchange)
         answers, problem = self._gather(len(by_leader))

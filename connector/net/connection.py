@@ -222,5 +222,9 @@ class Connection:
             raise error_codes.broker_error(reply.error_code, "negotiating versions", self.node)
         self._ranges = reply.ranges
         while self._queued:
-            exchange, _ = self._queued.popleft()
-            self._send(exchange, reply.ranges, now_ms)
+            # It leaves the queue when a version was found for it: `pending` must name every one that was not sent.
+            exchange, _ = self._queued[0]
+            version = negotiate(exchange.api, reply.ranges, exchange.version_cap)
+            self._queued.popleft()
+            self._enqueue(exchange, version, now_ms)
+        self._flush()

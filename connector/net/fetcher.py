@@ -6,38 +6,44 @@ broker works while we do.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final, assert_never
 
 import pyarrow as pa
 
-from connector.config import ClientConfig, ReplicaSelection
-from connector.fetch.actions import Action, Delivery, EngineSettings, SendFetch, SendListOffsets, SendMetadata
+from connector.config import ClientConfig
+from connector.errors import UnsupportedApi
+from connector.fetch.actions import (
+    Action,
+    Delivery,
+    EngineSettings,
+    SendDescribeLogDirs,
+    SendFetch,
+    SendListOffsets,
+    SendMetadata,
+    SendOffsetForLeaderEpoch,
+)
 from connector.fetch.engine import FetchEngine
 from connector.fetch.progress import Backoff
 from connector.metrics.recorder import Recorder
-from connector.model import ClusterView, FetchReply, OffsetRange
+from connector.model import ClusterView, EpochAnswer, FetchReply, OffsetRange
 from connector.net.accounts import FetchAccounts
 from connector.net.addresses import AddressBook
-from connector.net.clock import monotonic_ms
+from connector.net.clock import monotonic_ms, unix_ms
 from connector.net.connection import Answer, ConnectionLimits, Exchange
+from connector.net.exchanges import exchange_for
 from connector.net.network import Event, Failure, Network
 from connector.net.transport import TcpTransports
 from connector.records.arrow import RowBuilder
 from connector.records.layout import scan_record_batches
-from connector.wire import fetch_reply, fetch_request, list_offsets, metadata
+from connector.wire import error_codes
 from connector.wire.frames import DEFAULT_MAX_FRAME_BYTES
-from connector.wire.versions import Api
 
 __all__ = ["Fetcher"]
 
-_NEVER_REDIRECTED_VERSION: Final = 10
-"""The last Fetch version without a rack: leaders serve it themselves, followers refuse it (KIP-392)."""
-_FOLLOWER_PATIENCE_MS: Final = 5_000
-"""How much longer than its allowed wait a follower may stay silent, before the leader is asked."""
-_LEADER_ONLY_MS: Final = 10_000
-"""How long the leader is read after a follower failed: as long as an ISR needs to notice, or nearly."""
+_CLOSE_PATIENCE_MS: Final = 500
+"""How long closing waits for brokers to take note: their sessions grow old without it, too."""
 
 
 class Fetcher:
@@ -53,7 +59,7 @@ class Fetcher:
 
     def __init__(self, config: ClientConfig, rack: str | None) -> None:
         self._config = config
-        self._engine = FetchEngine(_engine_settings(config, rack))
+        self._engine = FetchEngine(_engine_settings(config, rack), random.random, unix_ms() - monotonic_ms())
         # An answer may exceed the limit that was asked for by one record batch, however large (KIP-74).
         limits = ConnectionLimits(config.connect_timeout_ms, DEFAULT_MAX_FRAME_BYTES + config.fetch_max_bytes)
         transports = TcpTransports(config.receive_buffer_bytes)
@@ -90,11 +96,16 @@ class Fetcher:
             When a range can't be read.
         """
         builder = RowBuilder(include_headers=include_headers)
-        # Connections that brokers closed since the last task are dropped here, or the first request would find out.
-        self._network.wait_events(0)
-        self._engine.on_read_started(ranges, view, monotonic_ms())
+        # Connections that brokers closed since the last read are noticed here, or the first request would find out; and
+        # Metadata that came since then is taken.
+        for event in self._network.wait_events(0):
+            self._on_event(event)
+        started = self._engine.on_read_started(ranges, view, monotonic_ms())
         self._accounts.on_view(self._engine.view, {each.topic_partition.topic for each in ranges})
+        self._accounts.on_decisions(started.decisions)
         try:
+            for delivery in started.deliveries:
+                yield from self._rows(builder, delivery)
             while not self._engine.is_finished:
                 for delivery in self._turn():
                     yield from self._rows(builder, delivery)
@@ -102,13 +113,31 @@ class Fetcher:
             if rest is not None:
                 yield rest
         finally:
-            # Also when the task is cancelled in mid-read: answers to its requests must not meet the next task.
-            self._engine.on_read_ended()
-            self._network.close_pending()
+            self._on_read_ended()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the fetch sessions as far as brokers can be reached at once, and all connections."""
+        deadline_ms = monotonic_ms() + _CLOSE_PATIENCE_MS
+        closing = 0
+        for action in self._engine.plan_close():
+            address, _ = self._addresses.of_node(self._engine.view, action.plan.node_id)
+            if self._network.has_ready(address):
+                self._send(action)
+                closing += 1
+        while closing > 0 and (left_ms := deadline_ms - monotonic_ms()) > 0:
+            closing -= len(self._network.wait_events(left_ms))
         self._network.close()
+
+    def _on_read_ended(self) -> None:
+        """Let go of what the read asked for, also when it is cancelled: answers must not meet the next read.
+
+        Metadata is about the cluster and not about a read; it stays awaited.
+        """
+        self._engine.on_read_ended()
+        for exchange in self._network.close_unwanted(_is_metadata):
+            self._engine.on_node_failed(
+                exchange.subject, "the connection was closed at the end of a read", monotonic_ms()
+            )
 
     def _turn(self) -> list[Delivery]:
         """Send what is due, wait for something to happen, and send what is due after it."""
@@ -125,7 +154,11 @@ class Fetcher:
         """Decode one delivery; time in which nobody takes the rows does not count as time without progress."""
         row_count = builder.row_count
         for arrow_batch in builder.append(
-            delivery.topic_partition, delivery.records, delivery.start_offset, delivery.end_offset
+            delivery.topic_partition,
+            delivery.records,
+            delivery.start_offset,
+            delivery.end_offset,
+            delivery.aborted_transactions,
         ):
             yielded_ms = monotonic_ms()
             yield arrow_batch
@@ -140,38 +173,12 @@ class Fetcher:
 
     def _send(self, action: Action) -> None:
         view = self._engine.view
-        match action:
-            case SendMetadata():
-                address, node = self._addresses.any_broker(view, self._network.has_ready)
-                encode = partial(metadata.encode_request, action.topics)
-                exchange = Exchange(
-                    Api.METADATA, encode, metadata.decode_reply, action, self._config.request_timeout_ms
-                )
-            case SendListOffsets():
-                address, node = self._addresses.of_node(view, action.node_id)
-                encode = partial(list_offsets.encode_request, action.queries, isolation_level=0)
-                exchange = Exchange(
-                    Api.LIST_OFFSETS, encode, list_offsets.decode_reply, action, self._config.request_timeout_ms
-                )
-            case SendFetch():
-                address, node = self._addresses.of_node(view, action.plan.node_id)
-                exchange = self._fetch_exchange(action)
-            case _:
-                assert_never(action)
-        self._network.submit(address, node, exchange)
-
-    def _fetch_exchange(self, action: SendFetch) -> Exchange:
-        timeout_ms = self._config.request_timeout_ms
-        if not all(asked.from_leader for asked in action.asked.values()):
-            timeout_ms = min(timeout_ms, action.plan.max_wait_ms + _FOLLOWER_PATIENCE_MS)
-        return Exchange(
-            Api.FETCH,
-            partial(fetch_request.encode_request, action.plan),
-            fetch_reply.decode_reply,
-            action,
-            timeout_ms,
-            None if action.is_redirectable else _NEVER_REDIRECTED_VERSION,
-        )
+        if isinstance(action, SendMetadata):
+            address, node = self._addresses.any_broker(view, self._network.has_ready)
+        else:
+            node_id = action.plan.node_id if isinstance(action, SendFetch) else action.node_id
+            address, node = self._addresses.of_node(view, node_id)
+        self._network.submit(address, node, exchange_for(action, self._config))
 
     def _on_event(self, event: Event) -> Iterable[Delivery]:
         now_ms = monotonic_ms()
@@ -181,15 +188,20 @@ class Fetcher:
         action: Action = event.exchange.subject
         match action:
             case SendMetadata():
-                self._engine.on_metadata(event.value, now_ms)
+                events = self._engine.on_metadata(event.value, now_ms)
                 self._accounts.on_view(self._engine.view, action.topics)
             case SendListOffsets():
-                self._engine.on_bounds(action, event.value, now_ms)
+                events = self._engine.on_offsets(action, event.value, now_ms)
+            case SendOffsetForLeaderEpoch():
+                events = self._engine.on_epoch_end_offsets(action, event.value, now_ms)
+            case SendDescribeLogDirs():
+                events = self._engine.on_log_dirs(action, event.value, now_ms)
             case SendFetch():
                 return self._on_fetch_reply(action, event, now_ms)
             case _:
                 assert_never(action)
-        return ()
+        self._accounts.on_decisions(events.decisions)
+        return events.deliveries
 
     def _on_fetch_reply(self, action: SendFetch, event: Answer, now_ms: int) -> Iterable[Delivery]:
         reply: FetchReply = event.value
@@ -205,32 +217,54 @@ class Fetcher:
         return events.deliveries
 
     def _on_failure(self, failure: Failure, now_ms: int) -> None:
-        if not failure.error.retriable:
+        unspoken = [
+            each for each in failure.exchanges if isinstance(failure.error, UnsupportedApi) and _is_spared(each)
+        ]
+        if not failure.error.retriable and not unspoken:
             raise failure.error
         problem = str(failure.error)
         self._addresses.on_failed(failure.address)
         for exchange in failure.exchanges:
             action: Action = exchange.subject
-            match action:
-                case SendMetadata():
-                    self._engine.on_metadata_failed(problem, now_ms)
-                case SendListOffsets():
-                    self._engine.on_node_failed(action.node_id, problem, now_ms)
-                case SendFetch():
-                    decisions = self._engine.on_node_failed(action.plan.node_id, problem, now_ms)
-                    self._accounts.on_fetch_failed(self._engine.view.nodes.get(action.plan.node_id), decisions)
-                case _:
-                    assert_never(action)
+            if exchange in unspoken:
+                self._on_unsupported(action, now_ms)
+                continue
+            events = self._engine.on_node_failed(action, problem, now_ms)
+            if isinstance(action, SendFetch):
+                self._accounts.on_fetch_failed(self._engine.view.nodes.get(action.plan.node_id))
+            self._accounts.on_decisions(events.decisions)
+
+    def _on_unsupported(self, action: Action, now_ms: int) -> None:
+        """Do without a question that a broker does not understand."""
+        if isinstance(action, SendOffsetForLeaderEpoch):
+            code = error_codes.UNSUPPORTED_VERSION
+            answers = [EpochAnswer(each.topic_partition, code, -1, -1) for each in action.queries]
+            self._engine.on_epoch_end_offsets(action, answers, now_ms)
+        elif isinstance(action, SendDescribeLogDirs):
+            self._engine.on_log_dirs(action, (), now_ms)
+
+
+def _is_metadata(exchange: Exchange) -> bool:
+    return isinstance(exchange.subject, SendMetadata)
+
+
+def _is_spared(exchange: Exchange) -> bool:
+    """Tell whether reading can do without the answer."""
+    return isinstance(exchange.subject, SendOffsetForLeaderEpoch | SendDescribeLogDirs)
 
 
 def _engine_settings(config: ClientConfig, rack: str | None) -> EngineSettings:
     return EngineSettings(
         rack=rack or "",
-        is_leader_only=config.replica_selection is ReplicaSelection.LEADER,
+        replica_selection=config.replica_selection,
+        session_use=config.session_use,
+        isolation_level=config.isolation_level,
+        is_data_loss_fatal=config.is_data_loss_fatal,
+        local_log_ms=config.local_log_ms,
+        local_log_bytes=config.local_log_bytes,
         follower_wait_ms=config.follower_wait_ms,
         progress_timeout_ms=config.progress_timeout_ms,
         metadata_max_age_ms=config.metadata_max_age_ms,
-        leader_only_ms=_LEADER_ONLY_MS,
         error_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
         fetch_max_bytes=config.fetch_max_bytes,
         partition_max_bytes=config.partition_max_bytes,

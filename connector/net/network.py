@@ -91,11 +91,21 @@ class Network:
         connection = self._connections.get(address)
         return connection is not None and connection.is_ready
 
-    def close_pending(self) -> None:
-        """Close the connections on which something is still awaited that nobody wants any more."""
-        for address in [each for each, connection in self._connections.items() if connection.pending]:
-            self._close(address)
+    def close_unwanted(self, is_wanted: Callable[[Exchange], bool]) -> tuple[Exchange, ...]:
+        """Close the connections on which something is still awaited that nobody wants any more.
+
+        Returns
+        -------
+        tuple of Exchange
+            What was wanted, and is lost with them.
+        """
+        lost = [exchange for failure in self._failures for exchange in failure.exchanges]
         self._failures.clear()
+        for address, connection in list(self._connections.items()):
+            if not all(map(is_wanted, connection.pending)):
+                lost.extend(connection.pending)
+                self._close(address)
+        return tuple(filter(is_wanted, lost))
 
     def close(self) -> None:
         """Close everything."""

@@ -47,7 +47,9 @@ class KafkaFollowerBatchReader(DataSourceReader):
         start |= latest.ask(start_timestamps)
         end |= latest.ask(end_timestamps)
         # Without any partition Spark would run one task of its own making.
-        return plan_input_partitions(start, end, latest.view()) or [KafkaInputPartition((), latest.view())]
+        is_loss_fatal = self._config.client.is_data_loss_fatal
+        planned = plan_input_partitions(start, end, latest.view(), is_loss_fatal=is_loss_fatal)
+        return planned or [KafkaInputPartition((), latest.view())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, on an executor."""

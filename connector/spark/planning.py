@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from connector.config import Assign, OffsetBound, PartitionOffsets, Subscription
 from connector.errors import ConfigError, ConfigProblem, SourceOffsetError
-from connector.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterView, OffsetRange, TopicPartition
+from connector.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_TOPIC_ID, ClusterView, OffsetRange, TopicPartition
 
 __all__ = [
     "KafkaInputPartition",
@@ -108,7 +108,11 @@ def plan_limited_end(
 
 
 def plan_input_partitions(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], view: ClusterView
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    view: ClusterView,
+    *,
+    is_loss_fatal: bool = True,
 ) -> list[KafkaInputPartition]:
     """Plan the tasks that read from `start` to `end`.
 
@@ -118,21 +122,24 @@ def plan_input_partitions(
     Raises
     ------
     SourceOffsetError
-        When a range would end before it begins.
+        When a range would end before it begins, and data loss is fatal; else such a range is left out.
     """
     ranges: list[OffsetRange] = []
     for topic_partition in sorted(end):
         begin = start.get(topic_partition, 0)
-        if begin > end[topic_partition]:
+        if begin > end[topic_partition] and is_loss_fatal:
             raise SourceOffsetError(
                 f"{topic_partition}: the planned range ends at offset {end[topic_partition]}, before its start {begin}"
             )
         if begin < end[topic_partition]:
-            ranges.append(OffsetRange(topic_partition, begin, end[topic_partition]))
+            topic_id = view.topic_ids.get(topic_partition.topic, NO_TOPIC_ID)
+            ranges.append(OffsetRange(topic_partition, begin, end[topic_partition], topic_id=topic_id))
     return [KafkaInputPartition((each,), _part_of(view, (each.topic_partition,))) for each in ranges]
 
 
 def _part_of(view: ClusterView, topic_partitions: Iterable[TopicPartition]) -> ClusterView:
     """Return what a task needs of a view: it is pickled once per task."""
     partitions = {each: view.partitions[each] for each in topic_partitions if each in view.partitions}
-    return ClusterView(nodes=view.nodes, partitions=partitions, cluster_id=view.cluster_id)
+    topics = {each.topic for each in partitions}
+    topic_ids = {topic: each for topic, each in view.topic_ids.items() if topic in topics}
+    return ClusterView(nodes=view.nodes, partitions=partitions, topic_ids=topic_ids, cluster_id=view.cluster_id)

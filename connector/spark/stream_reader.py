@@ -6,6 +6,7 @@ reader's fields are therefore only for planning; `read` uses nothing but the con
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from connector.config import ConnectorConfig, WholeLog
-from connector.errors import ConfigError, ConfigProblem, LocalViolation, OffsetOutOfRange, SourceOffsetError
-from connector.model import EARLIEST_TIMESTAMP, TopicPartition
+from connector.errors import (
+    ConfigError,
+    ConfigProblem,
+    ConnectorError,
+    LocalViolation,
+    LogTruncated,
+    SourceOffsetError,
+)
+from connector.model import NO_EPOCH, TopicPartition
 from connector.spark.latest_offsets import LatestOffsets, Poll
 from connector.spark.planning import KafkaInputPartition, plan_input_partitions, plan_limited_end, plan_timestamps
 from connector.spark.reading import read_ranges
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["KafkaFollowerStreamReader"]
+
+_log = logging.getLogger(__name__)
 
 _BACKWARDS_ATTEMPTS: Final = 3
 _BACKWARDS_PAUSE_S: Final = 1.0
@@ -54,6 +64,7 @@ class KafkaFollowerStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         self._latest: LatestOffsets | None = None
         self._is_available_now = False
         self._target: Poll | None = None
+        self._logged_losses: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the same marker each time: Spark asks again after a restart, and gets what batch 0 was planned on."""
@@ -94,7 +105,8 @@ class KafkaFollowerStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             raise SourceOffsetError(
                 "the checkpoint does not say where batch 0 starts; it was written by another source"
             )
-        return plan_input_partitions(begin, given_end.offsets, self._planner.view())
+        is_loss_fatal = self._config.client.is_data_loss_fatal
+        return plan_input_partitions(begin, given_end.offsets, self._planner.view(), is_loss_fatal=is_loss_fatal)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task, on an executor."""
@@ -128,22 +140,28 @@ class KafkaFollowerStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
             time.sleep(_BACKWARDS_PAUSE_S)
             poll = self._planner.poll(is_fresh=True)
         for topic_partition in _went_back(begin, poll.offsets):
-            log_start_offset = self._planner.ask({topic_partition: EARLIEST_TIMESTAMP})[topic_partition]
-            leader_id = poll.view.partitions[topic_partition].leader_id
-            raise OffsetOutOfRange(
-                str(topic_partition),
-                begin[topic_partition],
-                str(poll.view.nodes[leader_id]),
-                log_start_offset,
-                poll.offsets[topic_partition],
+            node = poll.view.nodes[poll.view.partitions[topic_partition].leader_id]
+            log_end_offset = poll.offsets[topic_partition]
+            self._on_loss(
+                LogTruncated(str(topic_partition), begin[topic_partition], log_end_offset, NO_EPOCH, str(node))
             )
         gone = sorted(begin.keys() - poll.offsets.keys())
         if gone:
-            raise SourceOffsetError(
-                f"{', '.join(map(str, gone))}: not in the cluster or the options any more, but the query read there. "
-                "Start again from a new checkpoint."
+            self._on_loss(
+                SourceOffsetError(
+                    f"{', '.join(map(str, gone))}: not in the cluster or the options any more, but the query read "
+                    "there. Start again from a new checkpoint."
+                )
             )
         return poll.offsets
+
+    def _on_loss(self, error: ConnectorError) -> None:
+        """Fail, or log once what the query goes on without (`failOnDataLoss`)."""
+        if self._config.client.is_data_loss_fatal:
+            raise error
+        if str(error) not in self._logged_losses:
+            self._logged_losses.add(str(error))
+            _log.warning("going on, because failOnDataLoss is false: %s", error)
 
     def _poll_or_target(self) -> Poll:
         if not self._is_available_now:

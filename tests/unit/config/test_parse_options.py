@@ -11,12 +11,13 @@ from connector.config import (
     Assign,
     PartitionOffsets,
     ReplicaSelection,
+    SessionUse,
     Subscribe,
     WholeLog,
     parse_options,
 )
 from connector.errors import ConfigError
-from connector.model import TopicPartition
+from connector.model import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 REQUIRED = {"kafka.bootstrap.servers": "a:9092", "subscribe": "orders"}
 
@@ -55,6 +56,25 @@ def test_names_are_compared_without_case_as_spark_lowers_them() -> None:
     config = parse_options(lowered)
     assert config.max_offsets_per_trigger == 5
     assert config.include_headers is True
+
+
+def test_what_the_engine_does_with_losses_transactions_sessions_and_replicas_is_an_option() -> None:
+    default = parse_options(REQUIRED).client
+    assert (default.is_data_loss_fatal, default.isolation_level) == (True, READ_UNCOMMITTED)
+    assert (default.replica_selection, default.session_use) == (ReplicaSelection.BROKER, SessionUse.AUTO)
+    assert (default.local_log_ms, default.local_log_bytes) == (0, 0)
+    given = {
+        "failOnDataLoss": "false",
+        "kafka.isolation.level": "read_committed",
+        "replicaSelection": "client",
+        "sessions": "never",
+        "localLogMs": "600000",
+        "localLogBytes": "1073741824",
+    }
+    config = parse_options(REQUIRED | given).client
+    assert (config.is_data_loss_fatal, config.isolation_level) == (False, READ_COMMITTED)
+    assert (config.replica_selection, config.session_use) == (ReplicaSelection.CLIENT, SessionUse.NEVER)
+    assert (config.local_log_ms, config.local_log_bytes) == (600_000, 1_073_741_824)
 
 
 def test_servers_are_split_and_ipv6_keeps_its_colons() -> None:
@@ -133,7 +153,7 @@ def test_bad_offset_bounds_say_what_is_expected(given: str) -> None:
         ({"maxOffsetsPerTrigger": "5.0"}, "whole number"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"followerWaitMs": "-1"}, "from 0 to"),
-        ({"replicaSelection": "nearest"}, "broker, leader"),
+        ({"replicaSelection": "nearest"}, "broker, client, leader"),
     ],
 )
 def test_bad_values_are_refused(given: dict[str, str], part: str) -> None:
@@ -177,10 +197,8 @@ def test_an_unknown_option_warns_and_strict_options_refuses_it() -> None:
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({"kafka.enable.auto.commit": "true"}, "checkpoint"),
         ({"kafka.key.deserializer": "x"}, "always binary"),
-        ({"kafka.isolation.level": "read_committed"}, "transactions are not filtered"),
         ({"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
         ({"kafka.sasl.jaas.config": "secret"}, "only PLAINTEXT"),
-        ({"failOnDataLoss": "false"}, "not implemented"),
         ({"startingTimestamp": "5"}, "use startingOffsets"),
         ({"subscribePattern": "t.*"}, "name the topics"),
     ],

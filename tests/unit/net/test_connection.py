@@ -14,10 +14,10 @@ from kio.schema.list_offsets.v5 import response as list_offsets_v5
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
-from connector.errors import ConnectFailed, ConnectionLost, RemoteViolation, RequestTimedOut
-from connector.model import OffsetAnswer, OffsetQuery, TopicPartition
+from connector.errors import ConnectFailed, ConnectionLost, RemoteViolation, RequestTimedOut, UnsupportedApi
+from connector.model import EpochQuery, OffsetAnswer, OffsetQuery, TopicPartition
 from connector.net.connection import Connection, ConnectionLimits, Exchange
-from connector.wire import list_offsets
+from connector.wire import list_offsets, offset_for_leader_epoch
 from connector.wire.versions import Api
 from tests.unit.wire.kio_entities import encode
 
@@ -201,3 +201,18 @@ def test_patience_ends_for_connecting_and_for_each_request(
     connection.check_deadline(20_499)
     with pytest.raises(RequestTimedOut, match="no answer to LIST_OFFSETS for 500 ms"):
         connection.check_deadline(20_500)
+
+
+def test_a_request_that_the_broker_does_not_speak_stays_pending_although_it_waited_for_the_negotiation(
+    connection: Connection, transport: ScriptedTransport
+) -> None:
+    # The broker offers ListOffsets and no OffsetForLeaderEpoch.
+    encode_query = partial(offset_for_leader_epoch.encode_request, [EpochQuery(TP, 3)])
+    unspoken = Exchange(
+        Api.OFFSET_FOR_LEADER_EPOCH, encode_query, offset_for_leader_epoch.decode_reply, "unspoken", 30_000
+    )
+    connection.submit(unspoken, 0)
+    connection.submit(exchange("behind it"), 0)
+    with pytest.raises(UnsupportedApi, match="OFFSET_FOR_LEADER_EPOCH"):
+        negotiate(connection, transport)
+    assert [each.subject for each in connection.pending] == ["unspoken", "behind it"]

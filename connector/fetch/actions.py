@@ -55,7 +55,7 @@ class EngineSettings:
     leader_only_ms : int
         How long the leader is read without being asked for a replica, after its redirects led nowhere.
     useless_redirect_limit : int
-        So many redirects in a row without progress begin such a time.
+        So many redirects in a row without progress are followed; the next one begins such a time.
     follower_retry_limit : int
         So often a follower that says "not yet" (OFFSET_NOT_AVAILABLE, UNKNOWN_LEADER_EPOCH) is asked again.
     behind_limit : int

@@ -36,7 +36,7 @@ class _Facts:
     size_bytes: int | None = None
     start_offset: int | None = None
     time_offset: int | None = None
-    """First offset as young as the limit, or -1 when all records are older."""
+    """First offset that is younger than the limit, or -1 when all records are older."""
 
 
 class LocalLogs:
@@ -91,7 +91,8 @@ class LocalLogs:
                 return _ask(node_id, due, EARLIEST_LOCAL_TIMESTAMP)
             due = tuple(each for each, known in facts.items() if now_ms >= known.times_until_ms)
             if due:
-                return _ask(node_id, due, self._unix_ms_at_zero + now_ms - self._limit_ms)
+                # The first record that is younger than the limit: one that is exactly as old is old enough.
+                return _ask(node_id, due, self._unix_ms_at_zero + now_ms - self._limit_ms + 1)
         return None
 
     def on_sizes(self, sent: SendDescribeLogDirs, answers: Iterable[LogDirSize], now_ms: int) -> None:

@@ -107,7 +107,6 @@ POSITION_TRANSITIONS: Final[Mapping[tuple[PositionState, PositionEvent], Positio
         (_S.AWAIT_LOG_START, _E.LOG_START_KNOWN): _S.AWAIT_LOG_END,
         (_S.AWAIT_LOG_END, _E.LEADER_CHANGED): _S.AWAIT_VALIDATION,
         (_S.AWAIT_LOG_END, _E.BOUNDS_KNOWN): _S.FETCHING,
-        (_S.AWAIT_LOG_END, _E.MOVED): _S.FETCHING,
     }
 )
 """Every step a position can take; one that is not here is a bug."""

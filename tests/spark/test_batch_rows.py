@@ -29,7 +29,7 @@ RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | No
 ]
 
 
-def produce(cluster: LocalKafka, topic: str, codec: str, repetitions: int = 40) -> int:
+def produce(cluster: LocalKafka, topic: str, codec: str, repetitions: int = 15) -> int:
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -125,7 +125,7 @@ def test_an_empty_topic_gives_no_rows(
     assert read(spark, "kafka_follower", kafka_cluster, subscribe=name).count() == 0
 
 
-def test_control_batches_of_a_transaction_give_no_rows(
+def test_control_batches_give_no_rows_and_aborted_records_none_under_read_committed(
     spark: SparkSession, kafka_cluster: LocalKafka, topic: Callable[..., str]
 ) -> None:
     name = topic()
@@ -144,6 +144,10 @@ def test_control_batches_of_a_transaction_give_no_rows(
     rows = sorted_rows(read(spark, "kafka", kafka_cluster, subscribe=name))
     assert [row[4] for row in rows] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16]
     assert sorted_rows(read(spark, "kafka_follower", kafka_cluster, subscribe=name)) == rows
+    committed = {"subscribe": name, "kafka.isolation.level": "read_committed"}
+    rows = sorted_rows(read(spark, "kafka", kafka_cluster, **committed))
+    assert [row[4] for row in rows] == [0, 1, 2, 3, 4, 12, 13, 14, 15, 16]
+    assert sorted_rows(read(spark, "kafka_follower", kafka_cluster, **committed)) == rows
 
 
 def test_bad_options_fail_at_load_with_all_problems(spark: SparkSession, kafka_cluster: LocalKafka) -> None:

@@ -282,9 +282,9 @@ def test_when_both_have_too_few_bytes_one_is_read_all_the_same() -> None:
 
 
 def test_a_replica_is_asked_how_old_its_oldest_local_records_are() -> None:
-    # Local log start, and the first offset that is not older than the limit, both by the replica's own log.
+    # Local log start, and the first offset that is younger than the limit, both by the replica's own log.
     driver = Questions(local_log_ms=HOUR_MS)
-    for timestamp, log_offset in ((EARLIEST_LOCAL_TIMESTAMP, 40), (1_000_000 + driver.now_ms - HOUR_MS, 70)):
+    for timestamp, log_offset in ((EARLIEST_LOCAL_TIMESTAMP, 40), (1_000_000 + driver.now_ms - HOUR_MS + 1, 70)):
         sent = driver.asks()
         assert isinstance(sent, SendListOffsets)
         assert (sent.node_id, sent.replica_id) == (driver.chosen, DEBUG_REPLICA_ID)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from connector.config import option_table
 from connector.metrics.catalog import CATALOG
+from tests.diagrams import generated_blocks
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,6 +28,11 @@ def test_the_readme_names_every_metric_with_its_labels_and_no_other() -> None:
 def test_the_design_names_every_room_and_no_other() -> None:
     rooms = {path.name for path in (ROOT / "connector").iterdir() if (path / "__init__.py").exists()}
     assert set(re.findall(r"^\| `connector/(\w+)/`", DESIGN, re.MULTILINE)) == rooms
+
+
+@pytest.mark.parametrize(("name", "block"), generated_blocks().items(), ids=lambda value: value.split("\n")[0])
+def test_the_design_shows_the_tables_that_the_engine_runs_on(name: str, block: str) -> None:
+    assert f"<!-- generated: {name} -->\n{block}\n<!-- end -->" in DESIGN, "run: python -m tests.diagrams"
 
 
 def test_the_readme_stays_short_and_starts_with_its_two_commands() -> None:

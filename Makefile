@@ -9,10 +9,10 @@ UV_VERSION := 0.13.8
 # Python caches compiled modules beside the sources; Spark's workers start cold again and again and need that.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test lint bench lock wheel clean
+.PHONY: help setup run test test-matrix simulate mutants lint bench lock wheel clean
 
 help: ## Show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## Create .venv with the locked dependencies and the compiled kernel; see that there is a Java
 
@@ -28,6 +28,16 @@ test: setup ## Run all tests (unit, real brokers, Spark); what needs a missing t
 	@# Ahead of the tests, so that the first download is no test's time; without a network they say what they lack.
 	-@$(PYTHON) -m streaming_app.local.artifacts --tests
 	$(PYTHON) -m pytest tests --ignore=tests/unit
+
+test-matrix: setup ## Run the tests that need brokers on Kafka 3.3, 3.9 and 4.4, one after the other
+	$(PYTHON) -m tests.kafka_matrix $(KAFKA_VERSIONS)
+
+SEEDS ?= 1000
+simulate: setup ## Run the fetch engine through SEEDS simulated histories of brokers and faults (default 1000)
+	$(PYTHON) -m tests.model --seeds $(SEEDS) --processes 2
+
+mutants: setup ## Plant each known bug in a copy of the engine and see that simulator or tests find it
+	$(PYTHON) -m tests.mutants
 
 lint: setup ## Check format, lint, types and import contracts
 	$(VENV)/bin/ruff format --check .

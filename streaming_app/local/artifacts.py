@@ -5,6 +5,7 @@ jars appears in the cache under its final name only when it is complete; two pro
 
 Environment variables:
 
+- ``KAFKA_FOLLOWER_KAFKA_VERSION``: the brokers' version (`streaming_app.local.kafka_version`);
 - ``KAFKA_FOLLOWER_MAVEN_REPO``: root of the repository to use in place of Maven Central (a company's mirror);
 - ``KAFKA_FOLLOWER_IVY_SETTINGS``: an Ivy settings file of your own (mirrors with a password, several repositories),
   such as the one you give Spark as ``spark.jars.ivySettings``;
@@ -31,13 +32,11 @@ from xml.etree import ElementTree as Xml
 
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import find_java
+from streaming_app.local.kafka_version import VERSION_VARIABLE, kafka_artifacts, kafka_version
 from streaming_app.local.supervise import run_supervised
 
-__all__ = ["KAFKA_VERSION", "cache_folder", "fetch", "kafka_jars", "oracle_jars", "spark_home"]
+__all__ = ["cache_folder", "fetch", "kafka_jars", "oracle_jars", "spark_home"]
 
-KAFKA_VERSION: Final = "4.4.0"
-LOG4J_VERSION: Final = "2.25.5"
-"""The one that Kafka brings as log4j-core; the binding must be the same."""
 DOWNLOAD_TIMEOUT_S: Final = 1800.0
 COMPLETE_MARKER: Final = "complete.json"
 IVY_PROBLEM_SIGNS: Final = (
@@ -122,11 +121,12 @@ def fetch(
 
 
 def kafka_jars() -> list[Path]:
-    """Return the jars that run a Kafka broker, and what makes it log."""
+    """Return the jars that run a Kafka broker of the wanted version, and what makes it log."""
+    version = kafka_version()
     return fetch(
-        f"kafka-{KAFKA_VERSION}",
-        (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"org.apache.logging.log4j:log4j-slf4j-impl:{LOG4J_VERSION}"),
-        exclude=("org.apache.kafka:kafka-tools-api",),  # named by the POM, never published
+        f"kafka-{version}",
+        kafka_artifacts(version),
+        exclude=("org.apache.kafka:kafka-tools-api",),  # of the console tools; 4.4's POM names it, nobody published it
     )
 
 
@@ -196,9 +196,16 @@ def run_ivy(set_name: str, download: Path) -> None:
         raise LocalClusterError(
             f"The jars of {set_name} can't be fetched from {source} (needed once; they are kept in {cache_folder()}): "
             "check the network or its proxy, or set KAFKA_FOLLOWER_MAVEN_REPO to a mirror that you can reach"
-            + (", or set KAFKA_HOME to an installed Apache Kafka 4." if set_name.startswith("kafka-") else "."),
+            + f"{kafka_advice() if set_name.startswith('kafka-') else ''}.",
             "\n".join(dict.fromkeys(problems or lines[-15:])),
         )
+
+
+def kafka_advice() -> str:
+    """Return what else may be wrong, or else help, when a broker's jars can't be fetched."""
+    if os.environ.get(VERSION_VARIABLE):
+        return f", or set {VERSION_VARIABLE} to a version that can be had there"
+    return ", or set KAFKA_HOME to an installed Apache Kafka 4"
 
 
 def proxy_options(proxies: Mapping[str, str]) -> list[str]:

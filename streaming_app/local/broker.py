@@ -11,8 +11,8 @@ from typing import Final
 
 from streaming_app.local.broker_config import BrokerAddress, broker_properties, properties_text
 from streaming_app.local.cluster_view import ClusterViewer
-from streaming_app.local.errors import LocalClusterError
-from streaming_app.local.java import JavaHome
+from streaming_app.local.errors import LocalClusterError, ProcessDied
+from streaming_app.local.java import QUICK_START_OPTIONS, JavaHome
 from streaming_app.local.ports import HOST
 from streaming_app.local.supervise import SupervisedProcess, size_of, telling_tail_of
 
@@ -21,17 +21,15 @@ __all__ = ["BrokerDied", "LocalBroker"]
 READY_TIMEOUT_S: Final = 90.0
 POLL_S: Final = 0.05
 JVM_OPTIONS: Final = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
+    *QUICK_START_OPTIONS,
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.awt.headless=true",
 )
 LOG_CONFIGURATION: Final = Path(__file__).with_name("broker-log4j2.xml")
 
 
-class BrokerDied(LocalClusterError):
-    """A broker's process ended although nobody asked it to."""
+class BrokerDied(ProcessDied):
+    """A broker's process ended although nobody asked it to, or nobody started it."""
 
 
 class LocalBroker:
@@ -137,6 +135,12 @@ class LocalBroker:
         if self.process is not None:
             self.process.stop(grace_s)
         self.process, self.is_paused = None, False
+
+    def restart(self) -> None:
+        """Shut down in order and start again, on the same ports and data; it is ready on return."""
+        self.stop()
+        self.start()
+        self.wait_ready()
 
     def kill(self) -> None:
         """End the process at once (SIGKILL), as a crash does. It is gone on return, but the others notice later."""

@@ -5,7 +5,7 @@ Needs the standard library only, and works before a virtual environment exists.
 
 from __future__ import annotations
 
-__all__ = ["JavaMissing", "LocalClusterError"]
+__all__ = ["JavaMissing", "LocalClusterError", "ProcessDied"]
 
 
 class LocalClusterError(Exception):
@@ -30,6 +30,10 @@ class LocalClusterError(Exception):
             return self.sentence
         indented = "\n".join(f"  | {line}" for line in self.log_tail.rstrip().splitlines())
         return f"{self.sentence}\n{indented}"
+
+
+class ProcessDied(LocalClusterError):
+    """A process of the local cluster ended although nobody asked it to."""
 
 
 class JavaMissing(LocalClusterError):

@@ -21,10 +21,12 @@ from typing import Final
 
 from streaming_app.local.errors import JavaMissing
 
-__all__ = ["MINIMUM_VERSION", "JavaHome", "ensure_java", "find_java", "java_major_version"]
+__all__ = ["MINIMUM_VERSION", "QUICK_START_OPTIONS", "JavaHome", "ensure_java", "find_java", "java_major_version"]
 
 MINIMUM_VERSION: Final = 17
 """Kafka 4 and Spark 4 both need it."""
+QUICK_START_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""For a JVM that lives for seconds, or works little: no threads that optimize what never runs often enough."""
 PROBE_TIMEOUT_S: Final = 30
 SYSTEM_FOLDERS: Final = (
     ("/opt/homebrew/opt", "openjdk*/libexec/openjdk.jdk/Contents/Home"),

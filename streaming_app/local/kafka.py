@@ -17,29 +17,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ElectionType, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from streaming_app.local.artifacts import kafka_jars
-from streaming_app.local.broker import BrokerDied, LocalBroker
+from streaming_app.local.broker import LocalBroker
 from streaming_app.local.broker_config import BrokerAddress
 from streaming_app.local.class_archive import ClassArchive
-from streaming_app.local.cluster_view import ClusterViewer, PartitionView, quiet_admin
+from streaming_app.local.cluster_view import ClusterViewer, PartitionView, TopicView, quiet_admin
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.java import JavaHome, find_java
+from streaming_app.local.kafka_version import VERSION_VARIABLE, kafka_version
 from streaming_app.local.leftovers import CLUSTER_MARKER
-from streaming_app.local.ports import free_ports
+from streaming_app.local.ports import free_ports, start_on_free_ports
 from streaming_app.local.storage import format_storage
 
 __all__ = ["LocalKafka", "kafka_class_path"]
 
 RECORDED_ARCHIVE: Final = "classes.jsa"
-START_ATTEMPTS: Final = 3
 STOP_GRACE_S: Final = 10.0
 TOPIC_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
-PORT_TAKEN_SIGNS: Final = ("Address already in use", "BindException")
 
 
 def kafka_class_path(environ: Mapping[str, str] | None = None) -> str:
@@ -48,15 +48,21 @@ def kafka_class_path(environ: Mapping[str, str] | None = None) -> str:
     Raises
     ------
     LocalClusterError
-        KAFKA_HOME is no Kafka 4, or the jars can't be fetched.
+        KAFKA_HOME is no Kafka 4 or not of the wanted version, or the jars can't be fetched.
     """
-    home = (os.environ if environ is None else environ).get("KAFKA_HOME")
+    values = os.environ if environ is None else environ
+    home = values.get("KAFKA_HOME")
     if home:
         libraries = Path(home) / "libs"
         if not list(libraries.glob("kafka_2.13-*.jar")) or not list(libraries.glob("log4j-core-2*.jar")):
             raise LocalClusterError(
                 f"KAFKA_HOME={home} is no Apache Kafka 4 (no libs/kafka_2.13-*.jar with log4j-core): "
                 "set it to an unpacked Kafka 4, or unset it to have Kafka fetched."
+            )
+        if values.get(VERSION_VARIABLE) and not (libraries / f"kafka_2.13-{kafka_version(values)}.jar").exists():
+            raise LocalClusterError(
+                f"KAFKA_HOME={home} is not the Kafka that {VERSION_VARIABLE}={values[VERSION_VARIABLE]} asks for: "
+                "unset one of the two."
             )
         return str(libraries / "*")
     return os.pathsep.join(map(str, kafka_jars()))
@@ -136,18 +142,16 @@ class LocalKafka:
             return
         java, class_path = find_java(), kafka_class_path()
         archive = ClassArchive.of(java, class_path)
-        self.folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-"))).resolve()
+        folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-"))).resolve()
+        self.folder = folder
+
+        def start_brokers() -> None:
+            self.brokers = self._make_brokers(folder, java, class_path, archive)
+            self._start_brokers(archive)
+
         with ExitStack() as undo:
             undo.callback(self.stop)
-            for attempts_left in reversed(range(START_ATTEMPTS)):
-                self.brokers = self._make_brokers(self.folder, java, class_path, archive)
-                try:
-                    self._start_brokers(archive)
-                    break
-                except BrokerDied as error:
-                    if not attempts_left or not any(sign in error.log_tail for sign in PORT_TAKEN_SIGNS):
-                        raise
-                    self._end_brokers(is_urgent=True)
+            start_on_free_ports(start_brokers, lambda: self._end_brokers(is_urgent=True))
             undo.pop_all()
         self._recorded_archive = archive if archive.is_missing else None
 
@@ -162,6 +166,15 @@ class LocalKafka:
         if self._wanted_folder is None and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder = None
+
+    def heal(self) -> None:
+        """Start what is down and resume what is paused of the brokers, and block until every one is ready."""
+        for broker in self.brokers:
+            if broker.is_paused:
+                broker.resume()
+            broker.start()
+        for broker in self.brokers:
+            broker.wait_ready()
 
     def log_tail(self, line_count: int = 10) -> str:
         """Return the end of every broker's log."""
@@ -197,6 +210,46 @@ class LocalKafka:
         admin = self.admin()  # it must outlive the request
         admin.create_topics([topic], operation_timeout=TOPIC_TIMEOUT_S)[name].result(TOPIC_TIMEOUT_S)
         self.wait_for_leaders(name, topic.num_partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and block until no broker that can answer knows it, so that its name is free again."""
+        admin = self.admin()
+        admin.delete_topics([name], operation_timeout=TOPIC_TIMEOUT_S)[name].result(TOPIC_TIMEOUT_S)
+        for broker in self._answering_brokers():
+            viewer = ClusterViewer(f"{broker.host}:{broker.port}")
+
+            def has_forgotten(viewer: ClusterViewer = viewer) -> bool:
+                return not viewer.partitions(name)
+
+            self.wait_until(has_forgotten, f"broker {broker.node_id} has forgotten {name}", TOPIC_TIMEOUT_S)
+
+    def delete_records(self, topic: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records before an offset in some partitions, and return the partitions' first offsets then.
+
+        It returns when every replica has done so: with a broker that is down or paused it waits for that broker.
+        """
+        admin = self.admin()
+        wanted = [ClientTopicPartition(topic, partition, before) for partition, before in before_offsets.items()]
+        requests = admin.delete_records(wanted, operation_timeout=TOPIC_TIMEOUT_S)
+        return {each.partition: answer.result(TOPIC_TIMEOUT_S).low_watermark for each, answer in requests.items()}
+
+    def elect_leaders(self, topic: str, partitions: Collection[int] = (0,), *, is_unclean: bool = False) -> None:
+        """Have the preferred replicas lead; or, with `is_unclean`, any replica that lives where no in-sync one does.
+
+        An unclean election loses the records that only the in-sync replicas had. With
+        ``unclean.leader.election.enable=true`` brokers hold one by themselves, but those of Kafka 3.3 never do.
+        """
+        kind = ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED
+        admin = self.admin()
+        wanted = [ClientTopicPartition(topic, partition) for partition in partitions]
+        answers = admin.elect_leaders(kind, wanted).result(TOPIC_TIMEOUT_S)  # confluent-kafka 2.16 takes no time-out
+        for problem in answers.values():
+            if problem is not None and problem.code() != KafkaError.ELECTION_NOT_NEEDED:
+                raise KafkaException(problem)
+
+    def describe_topic(self, name: str) -> TopicView:
+        """Return a topic's id and partitions; `KafkaException` when there is none of that name."""
+        return ClusterViewer(self._answering_servers()).topic(name)
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
         """Return leader, replicas and in-sync replicas of a topic's partitions."""

@@ -48,6 +48,8 @@ class ServedFetch:
         Node id that a consumer was redirected to; -1 for none.
     api_version, error_code, fetch_offset
         As in the protocol; the offset is -1 when it was sent before the log began (incremental fetch session).
+    session_id
+        The fetch session that the answer names; 0 for none.
     """
 
     node_id: int
@@ -62,6 +64,7 @@ class ServedFetch:
     error_code: int
     api_version: int
     fetch_offset: int
+    session_id: int = 0
 
 
 class TopicNames:
@@ -150,6 +153,7 @@ def parse_served_fetches(
                     error_code=answer["errorCode"],
                     api_version=header["requestApiVersion"],
                     fetch_offset=positions.get((topic_key, answer["partitionIndex"]), -1),
+                    session_id=response.get("sessionId", 0),
                 )
 
 

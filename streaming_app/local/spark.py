@@ -22,27 +22,25 @@ from typing import Any, Final, Self
 from urllib.error import URLError
 
 from streaming_app.local.artifacts import spark_home
-from streaming_app.local.errors import LocalClusterError
-from streaming_app.local.java import JavaHome, find_java
+from streaming_app.local.errors import LocalClusterError, ProcessDied
+from streaming_app.local.java import QUICK_START_OPTIONS, JavaHome, find_java
 from streaming_app.local.leftovers import CLUSTER_MARKER, wait_nothing_left
-from streaming_app.local.ports import HOST, free_ports
+from streaming_app.local.ports import HOST, free_ports, start_on_free_ports
 from streaming_app.local.supervise import SupervisedProcess
 
 __all__ = ["DaemonDied", "LocalSpark", "LocalWorker", "SparkDaemon"]
 
 RACK_VARIABLE: Final = "KAFKA_CLIENT_RACK"
-DAEMON_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+DAEMON_JAVA_OPTIONS: Final = " ".join(QUICK_START_OPTIONS)
 MASTER_JAVA_OPTIONS: Final = "-Dspark.port.maxRetries=0 -Dspark.master.rest.enabled=false"
 """A taken port must be an error (workers are not told of the next one up); the REST server's port is a fixed one."""
-START_ATTEMPTS: Final = 3
 READY_TIMEOUT_S: Final = 90.0
 STOP_GRACE_S: Final = 5.0
 ORPHAN_WAIT_S: Final = 5.0
 POLL_S: Final = 0.1
-PORT_TAKEN_SIGNS: Final = ("BindException", "Address already in use")
 
 
-class DaemonDied(LocalClusterError):
+class DaemonDied(ProcessDied):
     """The master or a worker ended although nobody asked it to."""
 
 
@@ -176,7 +174,9 @@ class LocalSpark:
             "spark.master": self.master_url,
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
+            "spark.driver.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
             "spark.executor.memory": self.memory,
+            "spark.executor.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
         }
 
     @property
@@ -195,17 +195,11 @@ class LocalSpark:
         if self.master is not None:
             return
         java = find_java()
-        self.folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-spark-"))).resolve()
+        folder = (self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-follower-spark-"))).resolve()
+        self.folder = folder
         with ExitStack() as undo:
             undo.callback(self.stop)
-            for attempts_left in reversed(range(START_ATTEMPTS)):
-                try:
-                    self._start_daemons(self.folder, java)
-                    break
-                except DaemonDied as error:
-                    if not attempts_left or not any(sign in error.log_tail for sign in PORT_TAKEN_SIGNS):
-                        raise
-                    self._end_daemons(is_urgent=True)
+            start_on_free_ports(lambda: self._start_daemons(folder, java), lambda: self._end_daemons(is_urgent=True))
             undo.pop_all()
 
     def stop(self) -> None:
@@ -230,8 +224,8 @@ class LocalSpark:
         try:
             with direct.open(self._state_url, timeout=5.0) as answer:
                 report: dict[str, Any] = json.load(answer)
-        except (URLError, TimeoutError, ConnectionError):
-            return {}
+        except (URLError, TimeoutError, ConnectionError, json.JSONDecodeError):
+            return {}  # no JSON: the master's pages come up one by one, and at first its front page answers for all
         return report
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.local.leftovers import leftover_processes, wait_nothing_left
 from streaming_app.local.supervise import SupervisedProcess
-from tests.app.launching import start, wait_until
+from tests.app.launching import start, wait_for_job
 
 pytestmark = [
     pytest.mark.spark,
@@ -78,7 +78,7 @@ def test_reading_from_leaders_is_seen_by_both_measures_and_fails(demo):
 
 def test_ctrl_c_leaves_nothing_running(demo):
     demo.start("--events", "100000000")
-    wait_until(lambda: "producing" in demo.output(), demo.process, timeout_s=200)
+    wait_for_job(lambda: "producing" in demo.output(), "the producer", demo.process, timeout_s=200)
     assert len(leftover_processes(demo.folder)) >= 8, "brokers, master, workers, driver"
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(60) == 130
@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_nothing_running(demo):
 
 def test_a_second_demo_in_the_same_folder_is_refused(demo):
     demo.start("--events", "100000000")
-    wait_until(lambda: "starting" in demo.output(), demo.process)
+    wait_for_job(lambda: "starting" in demo.output(), "the lock", demo.process)
     second = start(
         [sys.executable, "-c", START_IN_FOLDER, str(demo.folder), "--events", "1"], demo.folder.parent / "second.txt"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from streaming_app.local.supervise import SupervisedProcess
 from streaming_app.manifest import committed_files
-from tests.app.launching import PROJECT, spark_submit, start, wait_until
+from tests.app.launching import PROJECT, spark_submit, start, wait_for_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -102,11 +102,11 @@ def test_the_running_batch_commits_and_the_next_run_goes_on(job, launcher, ask, 
     command = [sys.executable, str(JOB), str(job.folder)] if launcher == "python" else spark_submit(JOB, job.folder)
     job.release(0)
     process = job.run(command)
-    wait_until(lambda: job.has_started(1), process)
+    wait_for_job(lambda: job.has_started(1), "the second micro-batch", process)
     assert job.committed() == [0]
 
     ask(process)
-    wait_until(lambda: "the running micro-batch has 90 s to commit" in job.log(), process)
+    wait_for_job(lambda: "the running micro-batch has 90 s to commit" in job.log(), "word of the request", process)
     assert job.committed() == [0]
     job.release(1)
 
@@ -116,13 +116,14 @@ def test_the_running_batch_commits_and_the_next_run_goes_on(job, launcher, ask, 
     assert "The query stopped between two micro-batches" in job.log()
     assert "ShutdownHook '" not in job.log(), "Hadoop tells so of a hook that failed or took too long"
     job.finish()
-    assert job.committed() == [0, 1, 2, 3]
+    # Stopped while it planned the third micro-batch, Spark's file source gives it the fourth file too.
+    assert job.committed()[:3] == [0, 1, 2]
 
 
 def test_a_batch_that_takes_too_long_is_given_up_and_read_again(job):
     job.release(0)
     process = job.run(spark_submit(JOB, job.folder, "--timeout-s", "2"))
-    wait_until(lambda: job.has_started(1), process)
+    wait_for_job(lambda: job.has_started(1), "the second micro-batch", process)
     signal_jvm(process)
     assert process.wait(60) == 128 + signal.SIGTERM
     assert job.committed() == [0]

@@ -17,7 +17,7 @@ from streaming_app.local.row_check import LogBounds, check_rows, read_row_offset
 from streaming_app.local.scrape import parse_query_reading, scrape
 from streaming_app.local.supervise import SupervisedProcess
 from streaming_app.manifest import committed_files
-from tests.app.launching import PROJECT, spark_submit, start, wait_until
+from tests.app.launching import PROJECT, spark_submit, start, wait_for_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -92,7 +92,7 @@ def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, to
 
     process = job.start()
     try:
-        wait_until(lambda: job.committed_count() >= 2, process, timeout_s=120)
+        wait_for_job(lambda: job.committed_count() >= 2, "two commits", process, timeout_s=120)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM
         before = check_rows(read_row_offsets(committed_files(tmp_path / "orders"), name), held)
@@ -101,7 +101,9 @@ def test_each_record_is_written_once_over_a_stop_and_a_restart(kafka_cluster, to
     finally:
         process.kill()
 
-    process = job.start(STREAMING_APP_TRIGGER_MODE="available-now")
+    process = job.start(
+        STREAMING_APP_TRIGGER_MODE="available-now", STREAMING_APP_SOURCE_OPTIONS_MAXOFFSETSPERTRIGGER="2000"
+    )
     try:
         assert process.wait(180) == 0, process.log_tail(60)
     finally:
@@ -128,7 +130,7 @@ def test_the_driver_serves_batches_rows_and_lag(kafka_cluster, topic, tmp_path):
 
     process = job.start(STREAMING_APP_SOURCE_OPTIONS_MAXOFFSETSPERTRIGGER="2000")
     try:
-        wait_until(has_read_all, process, timeout_s=120)
+        wait_for_job(has_read_all, "all rows in the metrics", process, timeout_s=120)
         exposition = scrape(url) or ""
     finally:
         process.kill()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from connector.errors import DataLossError, LogTruncated, TopicDeleted, TopicRecreated
 from connector.metrics.catalog import SKIPPED_OFFSETS
@@ -59,6 +58,7 @@ def test_an_unclean_election_below_our_position_is_found_out(cluster: LocalKafka
             cluster.broker(2).start()
             cluster.broker(2).wait_ready()
             for topic, record_count in written_anew.items():
+                cluster.elect_leaders(topic, is_unclean=True)
                 cluster.wait_until(lambda: cluster.leaders(topic)[0] == 2, f"broker 2 leads {topic}", 60)  # noqa: B023 - called at once
                 produce(cluster, topic, record_count, first=1_000)
                 # The next micro-batch begins where the last one ended, behind record 149 of the lost history.
@@ -70,10 +70,7 @@ def test_an_unclean_election_below_our_position_is_found_out(cluster: LocalKafka
                     list(fetcher.read([later], view, include_headers=False))
                 assert raised.value.divergent_offset == 100
     finally:
-        for broker in cluster.brokers:
-            if not broker.is_running:
-                broker.start()
-                broker.wait_ready()
+        cluster.heal()
 
 
 def test_a_topic_created_anew_under_a_planned_range_is_an_error_not_other_rows(cluster: LocalKafka) -> None:
@@ -84,7 +81,7 @@ def test_a_topic_created_anew_under_a_planned_range_is_an_error_not_other_rows(c
     planned = OffsetRange(TopicPartition(topic, 0), 10, 50, topic_id=view.topic_ids[topic])
     with fetcher_in(cluster, "az-b", topic) as fetcher:
         assert numbers(list(fetcher.read([planned], view, include_headers=False))) == list(range(10, 50))
-        delete_topic(cluster, topic)
+        cluster.delete_topic(topic)
         cluster.create_topic(topic)
         produce(cluster, topic, 100, first=5_000)
         later = OffsetRange(TopicPartition(topic, 0), 50, 100, topic_id=view.topic_ids[topic])
@@ -99,7 +96,7 @@ def test_a_topic_deleted_under_a_reader_is_a_typed_error(cluster: LocalKafka) ->
     cluster.create_topic(topic)
     produce(cluster, topic, 20)
     view = planned_view(cluster, topic)
-    delete_topic(cluster, topic)
+    cluster.delete_topic(topic)
     with fetcher_in(cluster, "az-b", topic) as fetcher, pytest.raises(TopicDeleted, match="deleted while it was read"):
         list(fetcher.read([OffsetRange(TopicPartition(topic, 0), 0, 20)], view, include_headers=False))
 
@@ -111,9 +108,7 @@ def test_records_deleted_under_a_running_read_are_an_error_or_a_counted_skip(clu
     one = OffsetRange(TopicPartition(topic, 0), 0, 20_000)
 
     def delete_before(log_offset: int) -> None:
-        admin = cluster.admin()  # it must outlive the request
-        for future in admin.delete_records([ClientTopicPartition(topic, 0, log_offset)]).values():
-            future.result(30)
+        cluster.delete_records(topic, {0: log_offset})
 
     def read(delete: Callable[[], None], **options: str) -> tuple[list[int], CountingRecorder]:
         recorder = CountingRecorder()
@@ -133,9 +128,3 @@ def test_records_deleted_under_a_running_read_are_an_error_or_a_counted_skip(clu
     assert found[-5_000:] == list(range(15_000, 20_000))
     with pytest.raises(DataLossError, match=r"offset 0 was deleted before it was read.*begins at 15000"):
         read(lambda: None)
-
-
-def delete_topic(cluster: LocalKafka, topic: str) -> None:
-    admin = cluster.admin()
-    admin.delete_topics([topic], operation_timeout=30)[topic].result(30)
-    cluster.wait_until(lambda: not cluster.partitions(topic), f"{topic} is gone", 30)

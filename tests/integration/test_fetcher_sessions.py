@@ -25,6 +25,7 @@ from connector.net.transport import TcpTransports
 from connector.wire import describe_log_dirs, list_offsets
 from connector.wire.versions import Api
 from streaming_app.local.kafka import LocalKafka
+from streaming_app.local.kafka_version import kafka_version, release_of
 from tests.integration.reading import VALUE_BYTES, fetcher_in, fetches, numbers, produce, served
 
 pytestmark = pytest.mark.integration
@@ -97,18 +98,15 @@ def test_a_follower_tells_its_own_log_to_the_debug_replica_id(crowded_cluster: L
     # What `localLogMs` and `localLogBytes` are decided on; consumers (replica id -1) get only the leader's word.
     one = TopicPartition("many", 0)
     bounds = {}
-    for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, 0, 4_000_000_000_000):
+    knows_local = release_of(kafka_version()) >= (3, 5, 0)
+    local = [EARLIEST_LOCAL_TIMESTAMP] if knows_local else []
+    for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, 0, 4_000_000_000_000, *local):
         encode = partial(list_offsets.encode_request, [OffsetQuery(one, timestamp)], isolation_level=0, replica_id=-2)
         (answer,) = ask(crowded_cluster, 2, Api.LIST_OFFSETS, encode, list_offsets.decode_reply)
         assert answer.error_code == 0
         bounds[timestamp] = answer.log_offset
-    assert bounds == {
-        EARLIEST_TIMESTAMP: 0,
-        LATEST_TIMESTAMP: 600,
-        EARLIEST_LOCAL_TIMESTAMP: 0,
-        0: 0,
-        4_000_000_000_000: -1,
-    }
+    expected = {EARLIEST_TIMESTAMP: 0, LATEST_TIMESTAMP: 600, 0: 0, 4_000_000_000_000: -1}
+    assert bounds == expected | dict.fromkeys(local, 0)
     encode = partial(describe_log_dirs.encode_request, [one])
     (size,) = ask(crowded_cluster, 2, Api.DESCRIBE_LOG_DIRS, encode, describe_log_dirs.decode_reply)
     assert size.topic_partition == one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.quick_spark import QUICK_ARGUMENTS
 from tests.requirements import require
 
 
@@ -25,8 +27,8 @@ def jvm_arguments() -> None:
     except LocalClusterError as error:
         require(False, str(error))
         raise
-    arguments = f"--driver-memory 1g --jars {','.join(map(str, jars))} pyspark-shell"
-    os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
+    arguments = ("--driver-memory", "1g", *QUICK_ARGUMENTS, "--jars", ",".join(map(str, jars)), "pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
@@ -39,7 +41,6 @@ def spark(jvm_arguments: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder: Path = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")

@@ -9,19 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
 ]
-
-T = TypeVar("T")
 
 DRIVER = """
 import json, os, sys, urllib.request
@@ -64,11 +64,12 @@ spark.stop()
 class Driver:
     """A Spark application that does what it is told."""
 
-    def __init__(self, root: Path, *, reuse_workers: bool) -> None:
+    def __init__(self, root: Path, *, reuses_workers: bool) -> None:
         self.root = root
+        self.reuses_workers = reuses_workers
         self.log = root.with_name("driver.log").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(reuse_workers).lower()],
+            [sys.executable, "-c", DRIVER, str(reuses_workers).lower()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -113,17 +114,6 @@ class Driver:
             self.log.close()
 
 
-def wait_for(look: Callable[[], T | None], what: str, timeout_s: float = 30.0) -> T:
-    """Return the first true value of `look`."""
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        seen = look()
-        if seen:
-            return seen
-        time.sleep(0.02)
-    raise AssertionError(f"waited {timeout_s} s for {what}")
-
-
 def command_of(pid: int) -> str:
     """Return the name of a process's command, empty when it is gone."""
     try:
@@ -132,19 +122,15 @@ def command_of(pid: int) -> str:
         return ""
 
 
-@pytest.fixture
-def driver(request, tmp_path: Path) -> Iterator[Driver]:
-    driver = Driver(tmp_path / "metrics", reuse_workers=request.param)
+@pytest.fixture(scope="module", params=[True, False], ids=["reused workers", "a worker per task"])
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    driver = Driver(tmp_path_factory.mktemp("driver") / "metrics", reuses_workers=request.param)
     driver.ask("spark.version")
     yield driver
     driver.close()
 
 
-@pytest.mark.parametrize(
-    "driver", [pytest.param(True, id="reused workers"), pytest.param(False, id="a worker per task")], indirect=True
-)
-def test_counters_outlive_workers_and_end_with_the_jvm(driver):
-    reuses_workers = driver.ask("spark.conf.get('spark.python.worker.reuse')") == "true"
+def test_counters_outlive_workers(driver: Driver) -> None:
     pids: set[int] = set()
     slots: set[int] = set()
     for job_number in range(1, 4):
@@ -155,20 +141,20 @@ def test_counters_outlive_workers_and_end_with_the_jvm(driver):
         assert samples["kafka_follower_fetch_bytes_total"] == 4_000 * job_number
         assert samples["kafka_follower_fetch_records_total"] == 400 * job_number
         assert samples["kafka_follower_rack_info"] == 1
-    assert (len(pids) <= 4) if reuses_workers else (len(pids) == 12)
+    assert (len(pids) <= 4) if driver.reuses_workers else (len(pids) == 12)
     assert slots <= {0, 1, 2, 3}
-    seen = driver.ask("scrape()")
-    assert command_of(seen["executor_pid"]) == "java"
-    driver.close()
-    wait_for(lambda: not Path(seen["folder"]).exists(), "the folder to be removed")
-    assert list(driver.root.iterdir()) == []
+    assert command_of(driver.ask("scrape()")["executor_pid"]) == "java"
 
 
-@pytest.mark.parametrize("driver", [pytest.param(True, id="reused workers")], indirect=True)
-def test_killed_jvm_takes_its_exporter_along(driver):
+def test_a_jvm_killed_or_ended_takes_its_exporter_along(driver: Driver) -> None:
     driver.ask("run_job(2)")
     seen = driver.ask("scrape()")
-    os.kill(seen["executor_pid"], signal.SIGKILL)
-    killed_s = time.monotonic()
+    asked_s = time.monotonic()
+    if driver.reuses_workers:
+        os.kill(seen["executor_pid"], signal.SIGKILL)
+    else:
+        driver.close()
+        asked_s = time.monotonic()
     wait_for(lambda: not Path(seen["folder"]).exists(), "the folder to be removed")
-    assert time.monotonic() - killed_s < 5
+    assert time.monotonic() - asked_s < 5
+    assert list(driver.root.iterdir()) == []

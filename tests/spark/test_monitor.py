@@ -5,7 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,10 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from connector.errors import ConfigError
 from connector.spark.driver_metrics import DriverMonitor, monitor
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
-
-T = TypeVar("T")
 
 # Spark's workers can't import tests: ship what is defined here by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's has no types
@@ -75,8 +74,6 @@ def spark() -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .appName("monitor")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "512m")
             .config("spark.driver.host", "127.0.0.1")
             .getOrCreate()
         )
@@ -116,17 +113,6 @@ def value(served: DriverMonitor, name: str, **labels: str) -> float | None:
     """Return one sample's value."""
     found = [s.value for s in scrape(served) if s.name == f"kafka_follower_{name}" and s.labels == labels]
     return found[0] if found else None
-
-
-def wait_for(look: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
-    """Return the first true value of `look`: Spark delivers events some time after the fact."""
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        seen = look()
-        if seen:
-            return seen
-        time.sleep(0.05)
-    raise AssertionError(f"waited {timeout_s} s for {what}")
 
 
 def test_rows_batches_and_lag_of_our_offsets(attached, start_query):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming_app.local.kafka import LocalKafka
+from tests.quick_spark import QUICK_ARGUMENTS
 from tests.requirements import require
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(400)]
@@ -23,7 +25,7 @@ import sys
 from pyspark.sql import SparkSession
 import connector
 assert connector.__file__.startswith(sys.argv[1]), connector.__file__
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.master("local[1]").getOrCreate()
 for session in (spark, spark.newSession()):
     rows = session.read.format("kafka_follower").option("kafka.bootstrap.servers", sys.argv[2])
     print("rows", rows.option("subscribe", sys.argv[3]).load().count())
@@ -63,8 +65,9 @@ def test_spark_finds_the_format_by_itself_in_every_session(
     for number in range(25):
         producer.produce(name, str(number))
     assert producer.flush(30) == 0
-    environment = {each: value for each, value in os.environ.items() if each != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {
+    environment = {
+        **os.environ,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*QUICK_ARGUMENTS, "pyspark-shell"]),
         "PYTHONPATH": str(installed_wheel),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from streaming_app.local.errors import LocalClusterError
 from streaming_app.local.leftovers import CLUSTER_MARKER, leftover_processes, wait_nothing_left
 from streaming_app.local.supervise import SupervisedProcess, tail_of, telling_tail_of
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 ENDS_WITHIN_S = 20.0
@@ -24,13 +23,6 @@ def marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Mark every process that the test starts with its own folder."""
     monkeypatch.setenv(CLUSTER_MARKER, str(tmp_path))
     return tmp_path
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def start(marked: Path, *argv: str) -> SupervisedProcess:
@@ -75,7 +67,7 @@ def test_a_program_that_does_not_exist_is_named(marked: Path) -> None:
 
 def test_stop_lets_the_program_end_by_itself(marked: Path) -> None:
     program = start(marked, "sh", "-c", "trap 'echo ended; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
-    wait_until(lambda: program.log_tail() == "ready")
+    wait_for(lambda: program.log_tail() == "ready", "the program's word", ENDS_WITHIN_S)
     program.stop(ENDS_WITHIN_S)
     assert program.poll() == 0
     assert program.log_tail().splitlines()[-1] == "ended"
@@ -83,7 +75,7 @@ def test_stop_lets_the_program_end_by_itself(marked: Path) -> None:
 
 def test_stop_kills_what_ignores_it_and_what_it_started(marked: Path) -> None:
     program = start(marked, "sh", "-c", "trap '' TERM; sleep 600 & echo ready; while :; do sleep 1; done")
-    wait_until(lambda: program.log_tail() == "ready")
+    wait_for(lambda: program.log_tail() == "ready", "the program's word", ENDS_WITHIN_S)
     program.stop(0.1)
     assert program.poll() == 128 + signal.SIGKILL
     assert wait_nothing_left(marked, ENDS_WITHIN_S) == []
@@ -92,9 +84,9 @@ def test_stop_kills_what_ignores_it_and_what_it_started(marked: Path) -> None:
 def test_pause_freezes_and_stop_ends_a_frozen_program(marked: Path) -> None:
     program = start(marked, *SLEEPER)
     program.pause()
-    wait_until(lambda: process_state(program.pid) == "T")
+    wait_for(lambda: process_state(program.pid) == "T", "the frozen state", ENDS_WITHIN_S)
     program.resume()
-    wait_until(lambda: process_state(program.pid) in {"S", "R"})
+    wait_for(lambda: process_state(program.pid) in {"S", "R"}, "the running state", ENDS_WITHIN_S)
     program.pause()
     program.stop(ENDS_WITHIN_S)
     assert program.poll() == 128 + signal.SIGTERM
@@ -123,7 +115,7 @@ def test_nothing_outlives_a_starter_ended_by(sent: signal.Signals, marked: Path)
         assert child_pid in {left.pid for left in leftover_processes(marked)}
         process.send_signal(sent)
     assert wait_nothing_left(marked, ENDS_WITHIN_S) == []
-    wait_until(lambda: not (marked / "own").exists())
+    wait_for(lambda: not (marked / "own").exists(), "the removal of the folder", ENDS_WITHIN_S)
 
 
 def test_nothing_outlives_a_starter_that_just_returns(marked: Path) -> None:
@@ -138,7 +130,7 @@ def test_a_fork_that_keeps_the_lifeline_open_saves_nobody(marked: Path) -> None:
         assert process.stdout is not None
         child_pid, fork_pid = int(process.stdout.readline()), int(process.stdout.readline())
         process.kill()
-        wait_until(lambda: {left.pid for left in leftover_processes(marked)} == {fork_pid})
+        wait_for(lambda: {left.pid for left in leftover_processes(marked)} == {fork_pid}, "the end of all others")
         assert not Path(f"/proc/{child_pid}").exists()
         os.kill(fork_pid, signal.SIGKILL)
 

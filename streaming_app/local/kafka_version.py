@@ -20,7 +20,7 @@ OLDEST_RELEASE: Final = (3, 3, 0)
 """The first whose brokers are meant to run without ZooKeeper (KIP-833)."""
 FIRST_RELEASE_WITH_LOG4J_2: Final = (4, 0, 0)
 """Spec: KIP-653. Brokers before it call log4j 1 by its own classes, besides SLF4J."""
-VERSION_FORM: Final = re.compile(r"\d+\.\d+\.\d+")
+VERSION_FORM: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 LOG4J_VERSION: Final = "2.25.5"
 """The one that `DEFAULT_VERSION` brings as log4j-core; the bindings must be the same."""
 

@@ -148,9 +148,13 @@ class Executor:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs (one that waits to be reaped does not)."""
+    """Return whether a process runs (one that waits to be reaped does not).
+
+    A killed process holds its locks until its last thread is gone, and its first may be reported dead before that.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+        is_zombie = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
+        return not is_zombie or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,26 @@ def test_a_taken_port_is_given_up_for_another(java: None, monkeypatch: pytest.Mo
             assert first_choice == []
             assert not local.master_url.endswith(f":{port}")
             assert local.alive_worker_count() == 1
+
+
+def test_a_master_whose_front_page_answers_for_its_report_does_not_answer_yet() -> None:
+    pages = iter([b"<!DOCTYPE html><html></html>", b'{"status": "ALIVE", "aliveworkers": 2}'])
+
+    class FrontPage(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(next(pages))
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    local = LocalSpark(("az-a",))
+    with HTTPServer((ports.HOST, 0), FrontPage) as server, ThreadPoolExecutor(1) as pool:
+        local._state_url = f"http://{ports.HOST}:{server.server_port}/json/"
+        for expected in ({}, {"status": "ALIVE", "aliveworkers": 2}):
+            pool.submit(server.handle_request)
+            assert local.state() == expected
 
 
 def test_nothing_is_left_after_a_normal_end(java: None, tmp_path: Path) -> None:

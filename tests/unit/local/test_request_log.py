@@ -32,6 +32,7 @@ def test_a_redirect_has_no_bytes_and_names_the_replica() -> None:
         error_code=0,
         api_version=12,
         fetch_offset=0,
+        session_id=904765342,
     )
 
 

@@ -22,7 +22,7 @@ from tests.mutants.catalog import MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 _PROCESSES = 2
 _SEED_LINE = re.compile(r"seed (\d+)")
-_COPIED = ("connector", "tests/model", "tests/unit/fetch", "tests/unit/records", "pyproject.toml")
+_COPIED = ("connector", "tests/model", "tests/unit/fetch", "tests/unit/records", "tests/golden", "pyproject.toml")
 
 
 def main() -> int:
@@ -63,12 +63,12 @@ def hunt(mutant: Mutant | None, seed_count: int) -> str | None:
         tests = run(
             copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/unit/fetch", "tests/unit/records"
         )
-        if tests.returncode == 1:
-            failed = re.search(r"FAILED \S+::(\w+)", tests.stdout)
-            return f"test {failed[1] if failed else ''}"[:40]
-        if tests.returncode != 0:
+        if tests.returncode == 0:
+            return None
+        failed = re.search(r"FAILED \S+::(\w+)", tests.stdout)
+        if failed is None:
             raise RuntimeError(f"{name}: the tests did not run:\n{tests.stdout}{tests.stderr}")
-        return None
+        return f"test {failed[1]}"[:60]
 
 
 def make_copy(copy: Path) -> None:
